@@ -235,7 +235,7 @@ def with_death(sequence: Sequence, column: str, at: float) -> Sequence:
     """A killed process emits nothing more, so its death is not in the trace."""
     trace = sequence.trace
     before = int(np.searchsorted(trace.events["time"], round(at * 1e9), "right")) - 1
-    note = Note(before, column, Kind.WORKER_DIED, -1, Sentence("killed: SIGKILL"))
+    note = Note(before, column, Kind.WORKER_DIED, Sentence("killed: SIGKILL"))
     place = sum(row.begin <= before for row in sequence.rows)
     return dataclasses.replace(sequence, rows=[*sequence.rows[:place], note, *sequence.rows[place:]])
 

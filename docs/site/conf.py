@@ -85,8 +85,12 @@ def lead_to_the_line(app: Sphinx, doctree: nodes.document, docname: str) -> None
 
 
 def add_fields(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """The fields of a dataclass, from the comments beside them."""
-    fields = re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(thing), re.MULTILINE) if what == "class" else []
+    """The fields of a class, from the comments beside them, or before them in its constructor."""
+    source = inspect.getsource(thing) if what == "class" else ""
+    beside = re.findall(r"^(?:    (\w+):|        self\.([a-z]\w*) =) .*?  # (.+)$", source, re.MULTILINE)
+    before = re.findall(r"^        # (.+)\n        self\.([a-z]\w*) = ", source, re.MULTILINE)
+    fields = [(own or set_there, comment) for own, set_there, comment in beside]
+    fields += [(field, comment) for comment, field in before]
     if fields:
         lines += ["", "Attributes:", *(f"    {field}: {comment}" for field, comment in fields)]
 

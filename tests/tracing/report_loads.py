@@ -68,10 +68,12 @@ def uneven(index: int) -> torch.Tensor:
 
 
 def main_is_killed(path: Path) -> tracing.Trace:
-    """The trace of a process that is killed after six batches, in mid-epoch."""
+    """The trace of a process that is killed after six batches, in mid-epoch, with another epoch begun before."""
 
     def kills_itself() -> None:
         with tracing.record(path):
+            other = iter(minidl.DataLoader(Samples(30)))
+            next(other)
             for number, _batch in enumerate(minidl.DataLoader(Samples(30, napping(0.1)), num_workers=2), 1):
                 if number == 6:
                     os.kill(os.getpid(), signal.SIGKILL)

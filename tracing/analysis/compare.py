@@ -24,7 +24,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids, measure
-from tracing.analysis.measure.waited import judge
+from tracing.analysis.measure.waited import Judgement
 from tracing.analysis.plain_text import wrap
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
@@ -35,18 +35,21 @@ PLACES = {use: use.name.lower().replace("startup", "start-up") for use in MainTi
 FEWEST = 4  # rounds needed to estimate how much rounds differ
 
 
-@dataclass
 class Side:
     """One loader in one run, that yielded at least one batch. Times in ns."""
 
-    config: dict[str, Any]
-    verdict: str
-    batches: int  # yielded
-    per_batch: float  # main's time, all epochs from beginning to end, over these
-    error: float  # standard error of the mean time from one batch to the next
-    places: dict[str, float]  # what main did -> a batch
-    stages: dict[str, float]  # stage -> median
-    keys: dict[tuple[int, int], Any]  # (ordinal of the epoch, batch) -> its keys, in the order in which they were drawn
+    def __init__(self, measures: Measures) -> None:
+        stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
+        self.config = measures.config
+        self.verdict = Judgement(measures).verdict.value
+        self.batches = int((measures.tasks["yielded"] >= 0).sum())
+        self.per_batch = measures.total / self.batches  # main's time, all epochs from beginning to end, over these
+        self.error = _error(measures)  # standard error of the mean time from one batch to the next
+        # What main did -> how long, for a batch.
+        self.places = {name: measures.spent[place] / self.batches for place, name in PLACES.items()}
+        self.stages = {name: float(np.median(lengths)) for name, lengths in stages.items() if len(lengths)}  # medians
+        # (ordinal of the epoch, batch) -> its keys, in the order in which they were drawn
+        self.keys = _keys(measures)
 
 
 @dataclass
@@ -62,19 +65,24 @@ class Change:
         return f"{self.name} {duration(self.before)} → {duration(self.after)}"
 
 
-@dataclass
 class LoaderComparison:
     """A loader of one run and its counterpart in the other."""
 
-    before: Side
-    after: Side
-    faster: float  # batches a second in the second run, over those in the first
-    real: bool  # not mere chance
-    configs: dict[str, tuple[Any, Any]]  # name -> what was configured differently
-    places: list[Change]  # of main's time, a batch
-    stages: list[Change]  # medians of those that both runs have
-    differ: tuple[int, int] | None  # epoch and batch of the first keys that differ; None: none of `compared`
-    compared: int  # batches whose keys both runs have
+    def __init__(self, before: Side, after: Side) -> None:
+        self.before, self.after = before, after
+        floor = MATTERS * max(before.per_batch, after.per_batch)
+        chance = 2 * math.hypot(before.error, after.error)
+        self.faster = before.per_batch / after.per_batch  # batches a second in the second run, over those in the first
+        self.real = abs(before.per_batch - after.per_batch) >= max(floor, chance)  # not mere chance
+        was, is_ = before.config, after.config
+        # name -> what was configured differently
+        self.configs = {name: (was.get(name), is_.get(name)) for name in was | is_ if was.get(name) != is_.get(name)}
+        self.places = _changes(before.places, after.places, floor)  # of main's time, a batch
+        self.stages = _changes(before.stages, after.stages, floor)  # medians of those that both runs have
+        both = [place for place in before.keys if place in after.keys]
+        self.compared = len(both)  # batches whose keys both runs have
+        # Epoch and batch of the first keys that differ; None: none of `compared`.
+        self.differ = next((place for place in both if before.keys[place] != after.keys[place]), None)
 
     def sentence(self) -> str:
         """The answer in one sentence: what was configured differently, and where main's time and the stages
@@ -91,14 +99,16 @@ class LoaderComparison:
         return f"{found}." if self.real else f"No real difference: {was} and {is_} a batch."
 
 
-@dataclass
 class Comparison:
     """`str()` is its text."""
 
-    before: str  # path of the trace
-    after: str
-    loaders: list[LoaderComparison]
-    note: str  # if loaders have no counterpart
+    def __init__(self, before: Trace, after: Trace) -> None:
+        sides = [_sides(before), _sides(after)]
+        numbers = "A has {} loaders that yielded batches, and B has {}.".format(*map(len, sides))
+        self.before, self.after = str(before.path), str(after.path)
+        self.loaders = [LoaderComparison(one, other) for one, other in zip(*sides, strict=False)]
+        # If loaders have no counterpart.
+        self.note = numbers if not self.loaders or len(sides[0]) != len(sides[1]) else ""
 
     def __str__(self) -> str:
         lines = [f"A  {self.before}", f"B  {self.after}"]
@@ -109,29 +119,7 @@ class Comparison:
 
 def compare(before: Trace, after: Trace) -> Comparison:
     """Compare two traces, finished or not. A loader that yielded nothing counts as missing."""
-    sides = [_sides(before), _sides(after)]
-    found = [_compare(one, other) for one, other in zip(*sides, strict=False)]
-    numbers = "A has {} loaders that yielded batches, and B has {}.".format(*map(len, sides))
-    note = numbers if not found or len(sides[0]) != len(sides[1]) else ""
-    return Comparison(str(before.path), str(after.path), found, note)
-
-
-def _compare(before: Side, after: Side) -> LoaderComparison:
-    floor = MATTERS * max(before.per_batch, after.per_batch)
-    both = [place for place in before.keys if place in after.keys]
-    options = {**before.config, **after.config}
-    configs = {name: (before.config.get(name), after.config.get(name)) for name in options}
-    return LoaderComparison(
-        before=before,
-        after=after,
-        faster=before.per_batch / after.per_batch,
-        real=abs(before.per_batch - after.per_batch) >= max(floor, 2 * math.hypot(before.error, after.error)),
-        configs={name: (was, is_) for name, (was, is_) in configs.items() if was != is_},
-        places=_changes(before.places, after.places, floor),
-        stages=_changes(before.stages, after.stages, floor),
-        differ=next((place for place in both if before.keys[place] != after.keys[place]), None),
-        compared=len(both),
-    )
+    return Comparison(before, after)
 
 
 def _changes(before: dict[str, float], after: dict[str, float], floor: float) -> list[Change]:
@@ -145,22 +133,7 @@ def _changes(before: dict[str, float], after: dict[str, float], floor: float) ->
 
 def _sides(trace: Trace) -> list[Side]:
     measured = measure(trace) if len(trace) else []
-    return [_side(each) for each in measured if (each.tasks["yielded"] >= 0).any()]
-
-
-def _side(measures: Measures) -> Side:
-    batches = int((measures.tasks["yielded"] >= 0).sum())
-    stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
-    return Side(
-        config=measures.config,
-        verdict=judge(measures).verdict.value,
-        batches=batches,
-        per_batch=measures.total / batches,
-        error=_error(measures),
-        places={name: measures.spent[place] / batches for place, name in PLACES.items()},
-        stages={name: float(np.median(lengths)) for name, lengths in stages.items() if len(lengths)},
-        keys=_keys(measures),
-    )
+    return [Side(each) for each in measured if (each.tasks["yielded"] >= 0).any()]
 
 
 def _error(measures: Measures) -> float:

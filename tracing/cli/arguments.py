@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import tracing
 from tracing.analysis.measure.measures import NO_LOADER
-from tracing.ranks.ranks import Ranks, open_ranks
+from tracing.ranks.ranks import Ranks
 from tracing.trace.parts import Part, choose, parts
 from tracing.trace.trace import Trace
 from tracing.trace.words import command
@@ -95,7 +95,7 @@ def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
 def load_ranks(args: argparse.Namespace) -> Ranks:
     """The processes of a run, or the one asked for. UsageError: none has a loader to judge."""
     path = args.trace if args.process is None else process_of(args).path
-    ranks = open_ranks(path)
+    ranks = Ranks(path)
     must_have_a_loader(path, *(each.trace for each in ranks.all))
     return ranks
 

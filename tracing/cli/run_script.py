@@ -30,9 +30,10 @@ from typing import NoReturn
 
 import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
-from tracing.ranks.ranks import open_ranks
+from tracing.ranks.ranks import Ranks
+from tracing.recording.file_format import CTRL_C
 from tracing.recording.own_files import say
-from tracing.recording.record import record_children
+from tracing.recording.record import record_children, where_raised
 from tracing.recording.system_calls import file_of
 from tracing.recording.trace_directory import rank_of_this_process
 from tracing.trace.words import command
@@ -66,7 +67,7 @@ def run_script(
     must_exist(target, module)
     stderr = file_of(2)
     if not begin(recording):
-        return execute(target, args, module, minidl)
+        return execute(recording, target, args, module, minidl)
     pid, exits, steps = os.getpid(), os._exit, None
     if tries:
         from tracing import tuning
@@ -79,8 +80,9 @@ def run_script(
             terminal.start()
         record_children(recording)
         os._exit = functools.partial(leave, exits, pid, recording.path, stderr)
-        status = execute(target, args, module, minidl)
-        recording.interrupted = status == INTERRUPTED
+        status = execute(recording, target, args, module, minidl)
+        if status == INTERRUPTED:
+            recording.ended_by = CTRL_C
     finally:
         os._exit = exits
         if os.getpid() == pid:
@@ -134,7 +136,7 @@ def begin(recording: tracing.record) -> bool:
 # ---- the script
 
 
-def execute(target: str, args: list[str], module: bool, minidl: bool) -> int:
+def execute(recording: tracing.record, target: str, args: list[str], module: bool, minidl: bool) -> int:
     """Run it to the end of its main thread; return its exit status. (Python waits for other threads when it exits. We
     do not: some wait for the main thread.)"""
     before = sys.modules["__main__"], sys.argv, sys.path
@@ -145,7 +147,7 @@ def execute(target: str, args: list[str], module: bool, minidl: bool) -> int:
             from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
 
             minidl_stands_in()
-        status = exit_status_of(lambda: run_as_main(main, target, args, module))
+        status = exit_status_of(lambda: run_as_main(main, target, args, module), recording)
     finally:
         sys.modules["__main__"], sys.argv, sys.path = before
     flush()
@@ -200,8 +202,8 @@ def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
 # ---- how it ends
 
 
-def exit_status_of(run: Callable[[], None]) -> int:
-    """What Python would exit with after `run`. Prints what Python would print."""
+def exit_status_of(run: Callable[[], None], recording: tracing.record) -> int:
+    """What Python would exit with after `run`. Prints what Python would print, and notes the error."""
     try:
         run()
     except SystemExit as error:
@@ -211,6 +213,7 @@ def exit_status_of(run: Callable[[], None]) -> int:
         return 1
     except BaseException as error:
         forget_our_frames(error)
+        recording.ended_by = where_raised(error)
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
@@ -241,7 +244,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
     path = str(recording.path)
     try:
         path, lines = shown(recording.path), list[str]()
-        ranks = open_ranks(recording.path)
+        ranks = Ranks(recording.path)
         trace = ranks.all[0].trace
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from minidl.events import Kind
 from tracing.analysis.check import Violation
 from tracing.analysis.check import check as check_trace
-from tracing.ranks.ranks import Loaders, Rank, Ranks, open_ranks
+from tracing.ranks.ranks import Loaders, Rank, Ranks
 from tracing.ranks.steps import steps_of
 from tracing.recording.trace_directory import being_recorded
 from tracing.trace.trace import Trace
@@ -52,7 +52,7 @@ def check(run: Trace | Ranks | str | os.PathLike[str]) -> list[Violation]:
     """
     if isinstance(run, Trace):
         return check_trace(run)
-    ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    ranks = run if isinstance(run, Ranks) else Ranks(run)
     several = len(ranks.all) > 1
     found = [replace(each, rank=rank.name if several else "") for rank in ranks.all for each in check_trace(rank.trace)]
     return [*found, *check_ranks(ranks)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,14 +76,30 @@ ALIKE: Sequence[Callable[[dict[str, Any]], Any]] = (
 )
 
 
-@dataclass(frozen=True)
 class Ranks:
-    """The parts of a run that recorded anything, at least one."""
+    """The parts of the run in `path` that recorded anything, at least one."""
 
-    path: Path
-    all: list[Rank]
-    # On one clock, those that train one model, by rank; of one that was started again, the last. Or the only process.
-    together: list[Rank]
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises TraceError as `tracing.load` does, if none of its parts can be read; for anything else that cannot be
+        read, a TraceDamage warning is issued."""
+        self.path, self.all = Path(path), list[Rank]()
+        every, errors = parts(path), list[TraceError]()
+        names = [part.name for part in every]
+        for part in every:
+            name = part.name if names.count(part.name) == 1 else f"{part.name} (pid {part.about.get('pid')})"
+            try:
+                self.all.append(Rank(part, Trace(part.path), name))
+                errors += self.all[-1].trace.damage
+            except TraceError as error:
+                errors.append(error)
+        if not self.all:
+            raise errors[0]
+        for damage in errors:
+            warnings.warn(str(damage), TraceDamage, stacklevel=2)
+        # On one clock, those that train one model, by rank; of one that was started again, the last. Or the only
+        # process.
+        last = {each.part.rank: each for each in self.on_one_clock if each.part.rank is not None and each.configs}
+        self.together = list(last.values()) or self.all * (len(self.all) == 1)
 
     @property
     def world_size(self) -> int:
@@ -120,24 +136,3 @@ class Ranks:
     def shared(self) -> list[Loaders]:
         """Those that all of at least two ranks have."""
         return [same for same in self.loaders if len(same) == len(self.together) > 1]
-
-
-def open_ranks(path: str | os.PathLike[str]) -> Ranks:
-    """The run in `path`. Raises TraceError as `tracing.load` does, if none of its parts can be read; for anything else
-    that cannot be read, a TraceDamage warning is issued."""
-    every, found, errors = parts(path), [], list[TraceError]()
-    names = [part.name for part in every]
-    for part in every:
-        name = part.name if names.count(part.name) == 1 else f"{part.name} (pid {part.about.get('pid')})"
-        try:
-            found.append(Rank(part, Trace(part.path), name))
-            errors += found[-1].trace.damage
-        except TraceError as error:
-            errors.append(error)
-    if not found:
-        raise errors[0]
-    for damage in errors:
-        warnings.warn(str(damage), TraceDamage, stacklevel=2)
-    run = Ranks(Path(path), found, [])
-    last = {each.part.rank: each for each in run.on_one_clock if each.part.rank is not None and each.configs}
-    return replace(run, together=list(last.values()) or found * (len(found) == 1))

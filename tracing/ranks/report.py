@@ -15,7 +15,7 @@ from tracing.analysis.report.report import report as report_of_trace
 from tracing.analysis.report.text import first_lines, table
 from tracing.ranks.check import check_ranks
 from tracing.ranks.hold_up import HoldUp, hold_up
-from tracing.ranks.ranks import Rank, Ranks, open_ranks
+from tracing.ranks.ranks import Rank, Ranks
 from tracing.ranks.steps import steps_of
 from tracing.trace.trace import Trace
 from tracing.trace.words import command, duration
@@ -44,17 +44,22 @@ class RankReport:
         return [self.rank.name, str(self.batches), duration(inside), share, duration(self.for_others_ns)]
 
 
-@dataclass
 class RunReport:
     """`str()` is its text."""
 
-    path: str
-    notes: list[str]  # what is wrong with the ranks as a whole
-    warnings: int  # how many more of these `tracing.check` has
-    ranks: list[RankReport]
-    opened: RankReport  # the one whose report matters most
-    hold_up: HoldUp | None
-    synchronised: bool  # whether the ranks were seen to wait for each other
+    def __init__(self, ranks: Ranks, notes: list[str], warnings: int) -> None:
+        steps = steps_of(ranks)
+        waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
+        self.path = str(ranks.path)
+        self.notes = notes  # what is wrong with the ranks as a whole
+        self.warnings = warnings  # how many more of these `tracing.check` has
+        self.ranks = [RankReport(each, report_of_trace(each.trace), waited.get(each, 0)) for each in ranks.all]
+        self.hold_up = hold_up(ranks, steps)
+        self.opened = _opened(self.ranks, self.hold_up)  # the one whose report matters most
+        self.synchronised = steps.synchronised  # whether the ranks were seen to wait for each other
+        if 0 < len(ranks.together) < ranks.world_size:
+            compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
+            self.notes.append(f"{compared}: those that one host has recorded here.")
 
     def first_lines(self) -> list[str]:
         """The table, the rank that holds up the others, then verdict, why and next of one rank, as lines; and what
@@ -104,21 +109,13 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
     these together. Raises TraceError as `tracing.load` does."""
     if isinstance(run, Trace):
         return report_of_trace(run)
-    ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    ranks = run if isinstance(run, Ranks) else Ranks(run)
     findings = check_ranks(ranks)
     notes = [f"{_upper(each.what)}." for each in findings if each.wrong is not False]
     if len(ranks.all) == 1:
         only = report_of_trace(ranks.all[0].trace)
         return replace(only, notes=only.notes + notes)
-    steps = steps_of(ranks)
-    waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
-    reports = [RankReport(each, report_of_trace(each.trace), waited.get(each, 0)) for each in ranks.all]
-    held = hold_up(ranks, steps)
-    if 0 < len(ranks.together) < ranks.world_size:
-        compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
-        notes.append(f"{compared}: those that one host has recorded here.")
-    opened, warnings = _opened(reports, held), sum(each.wrong is False for each in findings)
-    return RunReport(str(ranks.path), notes, warnings, reports, opened, held, steps.synchronised)
+    return RunReport(ranks, notes, sum(each.wrong is False for each in findings))
 
 
 def _opened(reports: list[RankReport], held: HoldUp | None) -> RankReport:

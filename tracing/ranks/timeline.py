@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from tracing.ranks.hold_up import hold_up
-from tracing.ranks.ranks import Loaders, Ranks, open_ranks
+from tracing.ranks.ranks import Loaders, Ranks
 from tracing.ranks.steps import steps_of
 from tracing.trace.event_index import Lane
 from tracing.trace.trace import Trace
@@ -32,7 +31,7 @@ from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.figure import LOW_LANE, draw_legend, entries_of_looks, unit_of, write
 from tracing.views.timeline.figure import timeline as timeline_of_trace
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
-from tracing.views.timeline.window import View, select
+from tracing.views.timeline.window import View
 
 MOST_LANES = 28  # of workers
 LEFT, RIGHT, TOP, BOTTOM, GAP = 2.15, 0.2, 0.95, 0.8, 0.1  # inches
@@ -46,7 +45,7 @@ def timeline(run: Trace | Ranks | str | os.PathLike[str], **options: Any) -> Fig
     """
     if isinstance(run, Trace):
         return timeline_of_trace(run, **options)
-    ranks = run if isinstance(run, Ranks) else open_ranks(run)
+    ranks = run if isinstance(run, Ranks) else Ranks(run)
     if len(ranks.all) == 1:
         return timeline_of_trace(ranks.all[0].trace, **options)
     return timeline_of_ranks(ranks, **options)
@@ -93,14 +92,15 @@ def _views(
     shown = [each for each in ranks.on_one_clock if each.configs and (loader is None or each.name in same)]
     if not shown:
         raise ValueError("nothing to draw: none of these ranks has that loader")
-    windows = [select(each.trace, None, None, batches, same.get(each.name), epoch) for each in shown]
+    windows = [View(each.trace, None, None, batches, same.get(each.name), epoch) for each in shown]
     begin = min(view.begin for view in windows) if start is None else zero + round(start * 1e9)
     until = max(view.end for view in windows) if end is None else zero + round(end * 1e9)
     found = {}
     for rank, view in zip(shown, windows, strict=True):
         with contextlib.suppress(ValueError):  # this rank did nothing then
             since, to = ((time - rank.trace.start) / 1e9 for time in (begin, until))
-            found[rank.name] = replace(select(rank.trace, since, to, None, view.loader, None), begin=begin, end=until)
+            found[rank.name] = View(rank.trace, since, to, loader=view.loader)
+            found[rank.name].begin, found[rank.name].end = begin, until
     if not found or until <= begin:
         raise ValueError("nothing to draw: no rank has events in this window")
     return found

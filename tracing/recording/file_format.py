@@ -26,6 +26,7 @@ import numpy as np
 VERSION = 6
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
+CTRL_C = "KeyboardInterrupt"  # how its `ended_by` begins then: the type of the error, and the line that raised it
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time, epoch_id, value, text, task, actor, worker, queue, kind
@@ -111,7 +112,7 @@ def description(directory: Path) -> dict[str, Any]:
     """What trace.json says, {} if it cannot be read or is another program's: torch.profiler's export has that name."""
     with contextlib.suppress(OSError, ValueError):
         about = json.loads((directory / DESCRIPTION).read_bytes())
-        if isinstance(about, dict) and "format" in about:
+        if isinstance(about, dict) and isinstance(about.get("format"), int):
             return about
     return {}
 

@@ -24,6 +24,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 import warnings
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -33,6 +34,7 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
+from tracing.recording.loader_text import LIBRARY
 from tracing.recording.torch_loader.attach import attach
 
 RUN = "TRACING_RUN"
@@ -56,7 +58,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
         self._pid = os.getpid()
-        self.interrupted = False  # whether Ctrl-C ends it: it may have hung
+        self.ended_by = ""  # the error that ends it: after KeyboardInterrupt, it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
     def start(self) -> record:
@@ -80,7 +82,7 @@ class record:  # in lower case because it reads as a function: `with record(path
         if self._pid != os.getpid():  # a child forked within the recording: its parent goes on
             events.install(None)
             return
-        trace_directory.note_the_stop(self.path, self.interrupted)
+        trace_directory.note_the_stop(self.path, self.ended_by)
         if events.installed() == writer.record:  # else another recorder has been installed since: leave it
             events.install(self._previous)
         writer.close()
@@ -90,9 +92,18 @@ class record:  # in lower case because it reads as a function: `with record(path
     def __enter__(self) -> record:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        self.ended_by = where_raised(error) if error is not None else ""
         self.stop()
+
+
+def where_raised(error: BaseException) -> str:
+    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main"."""
+    lines = traceback.extract_tb(error.__traceback__)
+    own = [
+        f"{Path(line.filename).name}:{line.lineno}, {line.name}" for line in lines if not LIBRARY.search(line.filename)
+    ]
+    return " at ".join([type(error).__name__, *own[-1:]])
 
 
 # ---- other processes

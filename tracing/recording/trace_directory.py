@@ -145,8 +145,8 @@ def part_of_this_process(directory: Path, run: Any) -> Path:
     return fmt.parts_directory(directory) / f"{ranked}{os.getpid()}"
 
 
-def note_the_stop(directory: Path, interrupted: bool = False) -> None:
-    """Write down when the recording stopped, and whether by Ctrl-C, unless another process records into this directory
+def note_the_stop(directory: Path, ended_by: str = "") -> None:
+    """Write down when the recording stopped, and by which error, unless another process records into this directory
     now. From then on half of what happens is missing: an iterator that is still open goes on, and its workers still
     record. `tracing.check` judges what came before."""
     about = fmt.description(directory)
@@ -155,8 +155,8 @@ def note_the_stop(directory: Path, interrupted: bool = False) -> None:
     # Learned since the recording began, perhaps.
     about |= {name: each for name, each in rank_of_this_process().items() if each is not None}
     about["stopped"] = time.monotonic_ns()
-    if interrupted:
-        about["interrupted"] = True
+    if ended_by:
+        about["ended_by"] = ended_by
     with contextlib.suppress(OSError):  # the directory is gone
         _write(directory, about)
 

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from tracing.recording import file_format as fmt
 from tracing.recording import linux
+from tracing.recording.loader_text import LIBRARY
 from tracing.recording.own_files import OwnFile
 
 _sleep = time.sleep  # a program, or a test of one, may replace that one
@@ -191,7 +192,12 @@ def _lines(frame: object) -> list[Line]:
 
 
 def _with_source(lines: list[Line]) -> list[tuple[str, int, str, str]]:
-    return [(*line, linecache.getline(line[0], line[1]).strip()) for line in lines]
+    """With their text, those of libraries but the innermost without: they have many files, and few are ever read."""
+    found = []
+    for number, line in enumerate(lines):
+        text = "" if number and LIBRARY.search(line[0]) else linecache.getline(line[0], line[1]).strip()
+        found.append((*line, text))
+    return found
 
 
 # ---- forks

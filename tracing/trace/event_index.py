@@ -60,14 +60,6 @@ class Role(NamedTuple):
     worker: int = -1
 
 
-class LaneKey(NamedTuple):
-    """Which events are one lane."""
-
-    iterator: int
-    lane: int
-    worker: int  # -1 for main and the pin thread
-
-
 # Hops of the tasks of one epoch: `tasks`, `hops` and `positions`; hop hops[i] of task tasks[i] is the event at
 # positions[i].
 MadeHops = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -131,7 +123,6 @@ class Epoch:
     # [hop, task] -> position. Every state reads whole rows, so a hop's row is one piece of memory.
     table: np.ndarray = field(default_factory=lambda: np.full((len(HOPS), 16), NEVER))
     length: int = 0  # tasks: columns in use
-    changed: int = 0  # tasks from this one on have changed since tracing.trace.tasks last updated its rows
     _ascending: dict[str, np.ndarray] = field(default_factory=dict)  # made when asked for, until a task changes
 
     def hops(self, *names: str) -> list[np.ndarray]:
@@ -162,7 +153,6 @@ class Epoch:
             self.table = np.concatenate([self.table, more], axis=1)
         made = tasks[hops != HOP["keys_begin"]]  # a sampler that is asked for keys may have none: then there is no task
         self.length = max(self.length, int(made.max(initial=-1)) + 1)
-        self.changed = min(self.changed, int(tasks.min()))
         new = self.table[hops, tasks] == NEVER  # of two events of the same hop the first one counts ...
         self.table[hops[new][::-1], tasks[new][::-1]] = positions[new][::-1]  # ... so the first is written last
 
@@ -170,7 +160,6 @@ class Epoch:
         self._ascending.clear()
         there = self.table[hops, tasks] == positions
         self.table[hops[there], tasks[there]] = NEVER
-        self.changed = min(self.changed, int(tasks.min()))
 
 
 @dataclass
@@ -181,7 +170,7 @@ class Iterator:
     loader: int
     epochs: list[int] = field(default_factory=list)  # those it went through, in order
     num_workers: int = 0
-    lanes: dict[LaneKey, Positions] = field(default_factory=dict)
+    lanes: dict[tuple[int, ...], Positions] = field(default_factory=dict)  # by iterator, lane, worker
 
     @property
     def epoch_ids(self) -> list[int]:
@@ -225,7 +214,7 @@ class Index:
 
     def lane(self, iterator: int, lane: Lane, worker: int = -1) -> Positions:
         """The positions of the events of one thread; `worker` is -1 for main and the pin thread."""
-        return self.iterators[iterator].lanes.get(LaneKey(iterator, lane, worker), NOWHERE)
+        return self.iterators[iterator].lanes.get((iterator, lane, worker), NOWHERE)
 
     # ---- keeping it up to date
 
@@ -239,7 +228,7 @@ class Index:
         for group, positions in self._by_group(new, first):
             self.groups.setdefault(group, Positions()).extend(positions)
         for lane, positions in self._by_lane(new, first):
-            self.iterators[lane.iterator].lanes.setdefault(lane, Positions()).extend(positions)
+            self.iterators[lane[0]].lanes.setdefault(lane, Positions()).extend(positions)
         for epoch_id, made in self._by_epoch(new, first):
             if epoch_id not in self.epochs:
                 self.epochs[epoch_id] = Epoch(epoch_id >> 32, epoch_id & 0xFFFFFFFF)
@@ -252,7 +241,7 @@ class Index:
         for group, _ in self._by_group(new, first):
             self.groups[group].cut(first)
         for lane, _ in self._by_lane(new, first):
-            self.iterators[lane.iterator].lanes[lane].cut(first)
+            self.iterators[lane[0]].lanes[lane].cut(first)
         for epoch_id, made in self._by_epoch(new, first):
             self.epochs[epoch_id].remove(*made)
 
@@ -300,7 +289,7 @@ class Index:
         for key, members in _alike(self._iterators(new), kind, queue, worker, slot):
             yield key, first + members
 
-    def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[LaneKey, np.ndarray]]:
+    def _by_lane(self, new: np.ndarray, first: int) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
         roles = np.array(self.roles, np.int32).reshape(-1, len(Role._fields))
         actor = new["actor"].astype(np.intp)
         lane, serves, worker = (roles[:, field].take(actor) for field in (0, 1, 3))  # of its Role
@@ -309,7 +298,7 @@ class Index:
         is_main = (lane == Lane.MAIN) | (serves != iterator)
         lane[is_main], worker[is_main] = Lane.MAIN, -1
         for key, members in _alike(iterator, lane, worker):
-            yield LaneKey(*key), first + members
+            yield key, first + members
 
     def _by_epoch(self, new: np.ndarray, first: int) -> Stream[tuple[int, MadeHops]]:
         hops = _HOP_OF.take(new["kind"] * np.intp(256) + new["queue"])

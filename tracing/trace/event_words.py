@@ -69,14 +69,14 @@ def _fields(event: np.void, error: str) -> dict[str, object]:
         "epoch": int(event["epoch"]),
         "queue": queue,
         "value": value,
-        "exit": _exit(value),
+        "exit": exit_in_words(value),
         "size": size(value),
         "slot": f"slot {value} of worker {worker}" if value >= 0 else "memory of its own",
         "error": error,
     }
 
 
-def _exit(code: int) -> str:
+def exit_in_words(code: int) -> str:
     """An exit code: "SIGKILL" for -9, else "exit code 1"."""
     try:
         return signal.Signals(-code).name

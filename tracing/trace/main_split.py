@@ -42,15 +42,32 @@ class MainSpans(Intervals):
     iterator: np.ndarray  # the number of the one that the time is spent on, or NONE
 
 
-@dataclass
 class Own:
     """The events of one iterator in its main lane: where each is, what follows it, and how long that lasts."""
 
-    at: np.ndarray  # positions
-    use: np.ndarray  # MainTime
-    stay_until: np.ndarray  # the position at which the stay that it belongs to ends; -1: it is not in the loader
-    step_until: np.ndarray  # for YIELDED: the position at which the step ends; else -1
-    until: np.ndarray  # where the stay or step ends, or the time between iter() and the first next(); else -1
+    def __init__(self, trace: Trace, iterator: Iterator, every: np.ndarray) -> None:
+        """`every`: the positions of all events of its thread, ascending."""
+        main = activity(trace, [iterator], Lane.MAIN)
+        self.at = at = main.first  # positions
+        self.use, kind = main_time(trace, main), trace.events["kind"][at]
+        made = kind == (Kind.PRIMED if iterator.num_workers else Kind.EPOCH_BEGIN)  # iter() returns
+        inside = ~np.isin(kind, LEAVES) & ~made
+        inside &= (self.use != MainTime.OUTSIDE) & (self.use != MainTime.TRAINING)
+        # A stay ends with the next event that is not inside; the last, unless main waits in it, with the last event.
+        after = NEVER if kind[-1] == Kind.WAIT else at[-1]
+        stay_until = np.minimum.accumulate(np.append(np.where(inside, NEVER, at), after)[:0:-1])[::-1]
+        # A step ends when the loader is asked again; if it never is in this epoch, with the next event of any loader.
+        epoch, following = trace.events["epoch"][at], np.append(at[1:], at[-1])
+        asks = trace.events["kind"][following] == Kind.ASKED
+        asks &= trace.events["epoch"][following] == epoch
+        next_of_any = every[np.minimum(every.searchsorted(at, "right"), len(every) - 1)]
+        step_until = np.where(asks, following, next_of_any)
+        yielded = kind == Kind.YIELDED
+        self.use[yielded] = MainTime.TRAINING
+        # The position at which the stay or step ends, or the time between iter() and the first next(); else -1.
+        self.until = np.where(inside, stay_until, np.where(yielded | made, step_until, NONE))
+        self.stay_until = np.where(inside, self.until, NONE)  # -1: it is not in the loader
+        self.step_until = np.where(yielded, self.until, NONE)  # of YIELDED; else -1
 
 
 class MainSplit:
@@ -60,7 +77,7 @@ class MainSplit:
         self.trace = trace
         every = np.concatenate([trace.index.lane(each.number, Lane.MAIN).array for each in iterators])
         every.sort()
-        self._own = {each.number: _own(trace, each, every) for each in iterators}
+        self._own = {each.number: Own(trace, each, every) for each in iterators}
 
     @cached_property
     def spans(self) -> MainSpans:
@@ -100,27 +117,6 @@ def main_splits(trace: Trace) -> dict[int, MainSplit]:
             threads.setdefault(int(trace.events["actor"][lane[len(lane) // 2]]), []).append(each)
     splits = [(MainSplit(trace, each), each) for each in threads.values()]
     return {iterator.number: split for split, iterators in splits for iterator in iterators}
-
-
-def _own(trace: Trace, iterator: Iterator, every: np.ndarray) -> Own:
-    """`every`: the positions of all events of its thread, ascending."""
-    main = activity(trace, [iterator], Lane.MAIN)
-    at, use, kind = main.first, main_time(trace, main), trace.events["kind"][main.first]
-    made = kind == (Kind.PRIMED if iterator.num_workers else Kind.EPOCH_BEGIN)  # iter() returns
-    inside = ~np.isin(kind, LEAVES) & ~made & (use != MainTime.OUTSIDE) & (use != MainTime.TRAINING)
-    # A stay ends with the next event that is not inside; the last, unless main waits in it, with the last event.
-    after = NEVER if kind[-1] == Kind.WAIT else at[-1]
-    stay_until = np.minimum.accumulate(np.append(np.where(inside, NEVER, at), after)[:0:-1])[::-1]
-    # A step ends when the loader is asked again; if it never is in this epoch, with the next event of any loader.
-    epoch, following = trace.events["epoch"][at], np.append(at[1:], at[-1])
-    asks = trace.events["kind"][following] == Kind.ASKED
-    asks &= trace.events["epoch"][following] == epoch
-    next_of_any = every[np.minimum(every.searchsorted(at, "right"), len(every) - 1)]
-    step_until = np.where(asks, following, next_of_any)
-    yielded = kind == Kind.YIELDED
-    use[yielded] = MainTime.TRAINING
-    until = np.where(inside, stay_until, np.where(yielded | made, step_until, NONE))
-    return Own(at, use, np.where(inside, until, NONE), np.where(yielded, until, NONE), until)
 
 
 def _innermost(at: np.ndarray, until: np.ndarray) -> np.ndarray:

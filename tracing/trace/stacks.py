@@ -44,7 +44,7 @@ class Stack:
 
     def own_lines(self, thread: str | None = None) -> list[Line]:
         """All of these, from the innermost to the outermost."""
-        lines = itertools.takewhile(_is_of_process, self._lines(thread))
+        lines = itertools.takewhile(_is_of_process, self.lines(thread))
         return [line for line in lines if _is_of_program(line)]
 
     def with_first(self, names: set[str]) -> Stack:
@@ -54,14 +54,15 @@ class Stack:
 
     def line(self, thread: str | None = None) -> Line | None:
         """The same; if it is in none, the innermost line of all."""
-        return self.own_line(thread) or next(iter(self._lines(thread)), None)
+        return self.own_line(thread) or next(iter(self.lines(thread)), None)
 
     def called_by(self, line: Line) -> str:
         """The function that the main thread called on this line: "ZipFile.__init__"; "" if it called none."""
-        called = [each.function for each in itertools.takewhile(lambda each: each != line, self._lines(None))]
+        called = [each.function for each in itertools.takewhile(lambda each: each != line, self.lines())]
         return called[-1] if called else ""
 
-    def _lines(self, thread: str | None) -> list[Line]:
+    def lines(self, thread: str | None = None) -> list[Line]:
+        """All that a thread is in, from the innermost to the outermost."""
         return next(iter(self.threads.values()), []) if thread is None else self.threads.get(thread, [])
 
 

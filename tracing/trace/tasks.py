@@ -32,54 +32,27 @@ _DIFFERENCES = {
 }
 
 
-class TaskTable:
-    """The rows of `trace.tasks`, epoch by epoch. Only rows that have changed are filled again."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, np.ndarray] = {}  # epoch_id -> rows; longer than the epoch, to grow into
-        self._all = np.empty(0, TASK_DTYPE)
-        self._length = 0  # of all epochs together when `_all` was made
-
-    def up_to_date(self, events: np.ndarray, index: Index) -> np.ndarray:
-        """All rows, in the order in which the epochs began; a new array whenever something has changed."""
-        changed = [epoch_id for epoch_id, epoch in index.epochs.items() if epoch.changed < epoch.length]
-        for epoch_id in changed:
-            self._update(events, index, epoch_id)
-        length = sum(epoch.length for epoch in index.epochs.values())
-        if changed or self._length != length:
-            parts = [self._known(epoch_id, epoch) for epoch_id, epoch in index.epochs.items() if epoch.length]
-            self._all = np.concatenate(parts) if parts else np.empty(0, TASK_DTYPE)
-            self._length = length
-        return self._all
-
-    def _known(self, epoch_id: int, epoch: Epoch) -> np.ndarray:
-        """The rows of tasks that have an event. Ids are dense, unless the trace is damaged or lacks events."""
-        rows = self._rows[epoch_id][: epoch.length]
-        has_event = (epoch.table[:, : epoch.length] != NEVER).any(axis=0)
-        return rows if has_event.all() else rows[has_event]
-
-    def _update(self, events: np.ndarray, index: Index, epoch_id: int) -> None:
-        epoch = index.epochs[epoch_id]
-        rows = self._rows.get(epoch_id, np.empty(0, TASK_DTYPE))
-        if len(rows) < epoch.length:
-            longer = np.empty(2 * epoch.length, TASK_DTYPE)
-            longer[: len(rows)] = rows
-            rows = self._rows[epoch_id] = longer
-        first = epoch.changed
-        new = rows[first : epoch.length]
-        _fill(new, epoch, first, events)
-        _fill_arrivals(new, epoch, first, events, index, index.iterator_of[epoch_id])
-        open_rows = _fill_asked(new, epoch, first, events, index, index.iterator_of[epoch_id])
-        epoch.changed = first + int(open_rows[0]) if len(open_rows) else epoch.length
+def task_table(events: np.ndarray, index: Index) -> np.ndarray:
+    """All rows, in the order in which the epochs began."""
+    return np.concatenate([np.empty(0, TASK_DTYPE), *(_rows(epoch_id, events, index) for epoch_id in index.epochs)])
 
 
-def _fill(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray) -> None:
-    """What the tasks' own events hold."""
+def _rows(epoch_id: int, events: np.ndarray, index: Index) -> np.ndarray:
+    """Those of an epoch's tasks that have an event. (Ids are dense, unless the trace is damaged or lacks events.)"""
+    epoch, iterator = index.epochs[epoch_id], index.iterator_of[epoch_id]
+    rows = np.empty(epoch.length, TASK_DTYPE)
+    happened = epoch.table[:, : epoch.length] != NEVER
+    _fill(rows, epoch, events, happened)
+    _fill_arrivals(rows, epoch, events, index, iterator)
+    _fill_asked(rows, epoch, events, index, iterator)
+    return rows[happened.any(axis=0)]
+
+
+def _fill(rows: np.ndarray, epoch: Epoch, events: np.ndarray, happened: np.ndarray) -> None:
+    """What the tasks' own events hold; `happened`: which hops of which tasks have."""
     rows["loader"], rows["epoch"] = epoch.loader, epoch.epoch
-    rows["task"] = np.arange(first, epoch.length)
-    table = epoch.table[:, first : epoch.length]
-    happened = table != NEVER
-    table = np.where(happened, table, 0)
+    rows["task"] = np.arange(epoch.length)
+    table = np.where(happened, epoch.table[:, : epoch.length], 0)
     times = np.where(happened, events["time"][table], -1)
     values = events["value"]
     rows.view("<i8").reshape(len(rows), len(FIELDS))[:, _HOPS] = times.T
@@ -97,10 +70,10 @@ def _fill(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray) -> Non
     rows["index_arrived"] = rows["result_arrived"] = rows["asked"] = -1
 
 
-def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray, index: Index, iterator: int) -> None:
+def _fill_arrivals(rows: np.ndarray, epoch: Epoch, events: np.ndarray, index: Index, iterator: int) -> None:
     """ARRIVED has no task yet, but the GOT that follows it on that queue has."""
     for queue, name in ((Queue.INDEX, "index"), (Queue.RESULT, "result")):
-        got = epoch.hops(f"{name}_got")[0][first:]
+        (got,) = epoch.hops(f"{name}_got")
         for worker in np.unique(rows["worker"]).tolist():
             arrived = index.group(iterator, Kind.ARRIVED, queue, worker).array
             if len(arrived) == 0:  # torch's workers share a pipe: whose message it is shows once it is unpickled
@@ -116,16 +89,11 @@ def _fill_arrivals(rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarra
             rows[f"{name}_bytes"][of_worker] = np.maximum(rows[f"{name}_bytes"][of_worker], sizes)
 
 
-def _fill_asked(
-    rows: np.ndarray, epoch: Epoch, first: int, events: np.ndarray, index: Index, iterator: int
-) -> np.ndarray:
-    """The first ASKED after the YIELDED. Returns the rows that have none yet: ASKED carries no task, so they must be
-    looked at again."""
-    yielded = epoch.hops("yielded")[0][first:]
-    asked = index.group(iterator, Kind.ASKED).array
+def _fill_asked(rows: np.ndarray, epoch: Epoch, events: np.ndarray, index: Index, iterator: int) -> None:
+    """The first ASKED after the YIELDED."""
+    (yielded,), asked = epoch.hops("yielded"), index.group(iterator, Kind.ASKED).array
     rank = asked.searchsorted(yielded)
     there = np.flatnonzero((yielded != NEVER) & (rank < len(asked)))
     after = events[asked[rank[there]]]
     # The last batch of an epoch that was left half way has none: a persistent iterator is asked in the next epoch.
     rows["asked"][there] = np.where(after["epoch"] == epoch.epoch, after["time"], -1)
-    return np.flatnonzero((yielded != NEVER) & (rank == len(asked)))

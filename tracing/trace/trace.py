@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import json
 import os
 import tempfile
 import warnings
 import weakref
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,41 +22,42 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.trace import state_after_event
-from tracing.trace.event_index import Index, Lane
+from tracing.trace import samples, stacks, state_after_event
+from tracing.trace.event_index import Index, Iterator, Lane, Role
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError, not_ours
 from tracing.trace.parts import choose
+from tracing.trace.stacks import Stack
 from tracing.trace.state import State
-from tracing.trace.tasks import TaskTable
+from tracing.trace.tasks import task_table
 
 if TYPE_CHECKING:
     from minidl.world.simulated import Outcome
-    from tracing.trace.stacks import Stack
 
 
-@dataclass(frozen=True)
 class Actor:
     """A thread that emitted events."""
 
-    pid: int
-    thread: str  # its name
-    role: str  # "main", "worker", "pin" or "feeder": what it is to the first loader it had to do with
-    loader: int  # for all but main: the loader it belongs to, else -1
-    epoch: int  # the epoch in which it began, -1 for main
-    worker: int  # for a worker, and for a feeder of one worker's queue, else -1
-    queue: int  # for a feeder: minidl.events.Queue; else 0
+    def __init__(self, pid: int, thread: str, role: Role, of: Iterator | None) -> None:
+        self.pid = pid
+        self.thread = thread  # its name
+        # "main", "worker", "pin" or "feeder": what it is to the first loader it had to do with.
+        self.role = Lane(role.lane).name.lower()
+        self.loader = -1 if of is None else of.loader  # for all but main: the loader it belongs to, else -1
+        self.epoch = -1 if of is None else of.epochs[0]  # the epoch in which it began, -1 for main
+        self.worker = role.worker  # for a worker, and for a feeder of one worker's queue, else -1
+        self.queue = role.queue  # for a feeder: minidl.events.Queue; else 0
 
 
-@dataclass(frozen=True)
 class Loader:
     """One iterator of a DataLoader: with persistent workers it serves several epochs, else one."""
 
-    loader: int  # number of the DataLoader
-    epochs: tuple[int, ...]  # the epochs it served
-    num_workers: int
-    config: dict[str, Any]  # as LOADER's text has it; {} if it was not recorded
-    first: int  # position of its first event
-    last: int  # position of its last event
+    def __init__(self, trace: Trace, iterator: Iterator) -> None:
+        self.loader = iterator.loader  # number of the DataLoader
+        self.epochs = tuple(iterator.epochs)  # the epochs it served
+        self.num_workers = iterator.num_workers
+        self.config = trace.config(iterator.number)  # as LOADER's text has it; {} if it was not recorded
+        self.first = iterator.first()  # position of its first event
+        self.last = iterator.last()  # position of its last event
 
 
 def load(path: str | os.PathLike[str] | Outcome, strict: bool = False, *, part: int | str | None = None) -> Trace:
@@ -96,7 +96,9 @@ class Trace:
         self.path = Path(path)
         if not fmt.is_trace(self.path):
             raise TraceError("not a trace: pass the folder that was given to tracing.record()", self.path)
-        self.about = self._read_description()  # when and where it was recorded
+        self.about = fmt.description(self.path)  # when and where it was recorded
+        if not self.about and (self.path / fmt.DESCRIPTION).exists():
+            raise TraceError("damaged, or of another program", self.path / fmt.DESCRIPTION)
         if (version := self.about.get("format", fmt.VERSION)) != fmt.VERSION:
             raise TraceError(not_ours(version), self.path / fmt.DESCRIPTION)
         self._files: dict[Path, ProcessFiles] = {}
@@ -105,22 +107,9 @@ class Trace:
         self._actors: list[tuple[ProcessFiles, int]] = []  # the file and the number in it of each actor
         self._actor_of: dict[tuple[Path, int], int] = {}
         self.index = Index()  # where to find which events
-        self._tasks = TaskTable()
         self.refresh()
         if self._files and all(files.unreadable for files in self._files.values()):
             raise self.damage[0]
-
-    def _read_description(self) -> dict[str, Any]:
-        path = self.path / fmt.DESCRIPTION
-        try:
-            about = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return {}
-        except ValueError as error:
-            raise TraceError("damaged", path, getattr(error, "pos", 0)) from None
-        if not isinstance(about, dict) or not isinstance(about.get("format", fmt.VERSION), int):
-            raise TraceError("damaged", path, 0)
-        return about
 
     # ---- what is in it
 
@@ -134,46 +123,34 @@ class Trace:
     def __len__(self) -> int:
         return self._length
 
-    @property
+    @cached_property
     def tasks(self) -> np.ndarray:
         """A row per task, epochs in the order in which they began, shape (n,), tracing.trace.tasks.TASK_DTYPE."""
-        return self._tasks.up_to_date(self.events, self.index)
+        return task_table(self.events, self.index)
 
-    @property
+    @cached_property
     def samples(self) -> np.ndarray:
         """Samples of the processes' CPU time and memory so far, shape (m,), SAMPLE_DTYPE of the file format."""
-        from tracing.trace import samples
-
         return samples.read(self.path)
 
-    @property
+    @cached_property
     def stacks(self) -> list[Stack]:
         """The lines that processes were in, looked at every half second, in time order."""
-        from tracing.trace import stacks
-
         return stacks.read(self.path)
 
     @property
     def actors(self) -> list[Actor]:
         """The threads; an event's field `actor` is an index into this list."""
         found = []
-        for number, (files, local) in enumerate(self._actors):
-            role = self.index.roles[number]
+        for role, (files, local) in zip(self.index.roles, self._actors, strict=True):
             of = None if role.iterator < 0 else self.index.iterators[role.iterator]
-            pid = files.header.pid if files.header else 0
-            name = files.thread_name(local)
-            of_loader = (-1, -1) if of is None else (of.loader, of.epochs[0])
-            found.append(Actor(pid, name, Lane(role.lane).name.lower(), *of_loader, role.worker, role.queue))
+            found.append(Actor(files.header.pid if files.header else 0, files.thread_name(local), role, of))
         return found
 
     @property
     def loaders(self) -> list[Loader]:
         """The iterators, in the order of their first events; a LoaderState's `iterator` is an index into this list."""
-        found = []
-        for each in self.index.iterators:
-            config, first, last = self.config(each.number), each.first(), each.last()
-            found.append(Loader(each.loader, tuple(each.epochs), each.num_workers, config, first, last))
-        return found
+        return [Loader(self, each) for each in self.index.iterators]
 
     def config(self, iterator: int) -> dict[str, Any]:
         """The configuration that an iterator was built with; {} if it was not recorded."""
@@ -228,6 +205,8 @@ class Trace:
     def refresh(self) -> int:
         """Read what was recorded since the last time; return how many events that is. Raises TraceError for a newer
         format; any other damage is added to `damage`."""
+        for name in ("tasks", "samples", "stacks"):
+            vars(self).pop(name, None)  # else they stay what they were when they were first asked for
         for path in fmt.events_files(self.path):
             if path not in self._files:
                 self._files[path] = ProcessFiles(path)
@@ -271,7 +250,6 @@ class Trace:
         if not self.index.add(self._buffer[:length], first, len(self._actors)):
             self.index = Index()
             self.index.add(self._buffer[:length], 0, len(self._actors))
-            self._tasks = TaskTable()
 
 
 def _in_time_order(events: np.ndarray) -> np.ndarray:

@@ -161,7 +161,7 @@ def changed(events: np.ndarray, **fields: int) -> np.ndarray:
     [
         ({}, Ending.ONGOING, FLOOR),
         ({"stopped"}, Ending.RECORDED, FLOOR),  # while something still holds the iterator
-        ({"stopped", "interrupted"}, Ending.INTERRUPTED, FLOOR_ENDED),
+        ({"stopped", "ended_by"}, Ending.INTERRUPTED, FLOOR_ENDED),
     ],
 )
 def test_how_long_is_too_long_depends_on_what_ended_it(
@@ -169,7 +169,7 @@ def test_how_long_is_too_long_depends_on_what_ended_it(
 ) -> None:
     trace, how = hung("blocks"), "closed" if ended else "lives"
     for lasted, expected in ((limit - 10**9, None), (limit + 10**9, ending)):
-        about: dict[str, Any] = {key: later(trace, lasted) if key == "stopped" else True for key in ended}
+        about: dict[str, Any] = {key: later(trace, lasted) if key == "stopped" else fmt.CTRL_C for key in ended}
         part = edited(trace, tmp_path / str(lasted), main=how, others=how, **about)
         found = explain(part, None if ended else later(part, lasted))
         assert (found and found.ending) is expected

@@ -17,11 +17,12 @@ import minidl
 import tracing
 from tests.minidl.dying import die
 from tests.minidl.programs import TORCH
-from tests.samples import Samples, Stream, dealt, failing
+from tests.samples import Samples, failing
 from tests.tracing import report_loads as loads
+from tests.tracing import traces
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
-from tracing.trace.stacks import Line, Stack
+from tracing.analysis.measure.waited import Verdict
 from tracing.trace.words import GLOSSES
 
 
@@ -130,21 +131,11 @@ def one_buffer() -> None:
     list(TORCH.DataLoader(dataset, batch_size=12, num_workers=1))
 
 
-class Sized(Stream):
-    def __len__(self) -> int:
-        return 40
-
-
-def keeps_some_back() -> None:
-    list(TORCH.DataLoader(Sized(Samples(30), dealt), num_workers=2))
-
-
 @pytest.mark.parametrize(
     ("program", "note"),
     [
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_buffer, "The 12 samples of a batch were in the memory of 1."),
-        (keeps_some_back, "An epoch ended after at most 32 batches of 1; len(dataset) says 40 samples."),
     ],
 )
 def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:
@@ -152,14 +143,6 @@ def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> N
         program()
     (noted,) = tracing.report(tracing.load(tmp_path / "run.trace")).notes
     assert noted.startswith(note)
-
-
-def test_a_dataset_that_calls_itself_is_noted(nothing: tracing.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, calls = Line("data.py", 9, "read", ""), Line("data.py", 4, "Images.__getitem__", "return self[key - 1]")
-    looks = [Stack(0, 1, {"MainThread": lines}) for lines in ([reads, calls], [calls], [reads, reads, calls, calls])]
-    for seen, noted in ((looks * 2, ["In 4 looks"]), (looks, [])):
-        monkeypatch.setattr(tracing.Trace, "stacks", seen)
-        assert [each[:10] for each in tracing.report(nothing).notes] == noted
 
 
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:
@@ -177,13 +160,20 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
 def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
     found = tracing.report(loads.main_is_killed(tmp_path / "run.trace"))
     assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
-    (loader,) = found.loaders
+    assert sum("killed" in note for note in found.notes) == 1
+    loader, _ = found.loaders
     assert loader.verdict_line.startswith("The run ended early: see the note.") and loader.why
 
 
 def test_an_empty_trace_is_no_error(nothing: tracing.Trace) -> None:
     text = str(tracing.report(nothing))
     assert text.startswith("No loader was recorded.") and "while the recording was on" in text
+
+
+def test_a_report_can_be_made_once_a_loader_is_known(recorded: Recorded, tmp_path: Path) -> None:
+    whole = recorded("persistent")
+    (loader,) = tracing.report(traces.copy(whole, whole.events[:1], tmp_path / "begun")).loaders
+    assert loader.batches == 0 and loader.verdict is Verdict.STARTUP
 
 
 def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import itertools
 import multiprocessing
 import multiprocessing.util
 import random
@@ -36,11 +37,12 @@ from tests.tracing.report_loads import Makes, Opens, SlowToPin
 from tracing.__main__ import main
 from tracing.analysis.measure import culprits
 from tracing.analysis.measure.measures import measure
-from tracing.analysis.measure.waited import Verdict, judge
+from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.verdicts import VERDICTS, facts, slowest_part
 from tracing.analysis.whatif import promises
+from tracing.recording import file_format as fmt
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import duration
 from tracing.views.timeline import followed_batch, window
@@ -59,14 +61,14 @@ class Said:
 
 def check(loader: LoaderReport, expected: Said) -> None:
     said = " ".join([*(reason.text for reason in loader.why), *loader.next])
-    assert loader.verdict is expected.verdict and loader.named.startswith(expected.named), loader
+    assert loader.verdict is expected.verdict and loader.named.startswith(expected.named), vars(loader)
     assert f"({loader.named})" in loader.verdict_line or not loader.named
     assert expected.first in loader.next[0], loader.next
     assert all(words in said for words in expected.more), said
     assert not any(re.search(pattern, said) for pattern in expected.unsaid), said
     options = [each.partition("=")[0] for each in loader.next if "=" in each.split()[0]]
     assert len(set(options)) == len(options), loader.next  # each is named once
-    assert expected.verdict is Verdict.TURNS or "turns" not in loader.causes_ns, loader
+    assert expected.verdict is Verdict.TURNS or "turns" not in loader.causes_ns, vars(loader)
 
 
 # ---- simulated loads
@@ -293,6 +295,20 @@ def test_what_is_said_of_a_simulated_load(name: str) -> None:
     (loader,) = tracing.report(trace).loaders
     check(loader, expected)
     check_numbers(trace, loader)
+
+
+@pytest.mark.parametrize(("idle", "num_workers"), list(itertools.product((0.05, 0.9), (0, 1))))
+def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, num_workers: int) -> None:
+    """A quarter of the time computes: the rest may be waiting for a core, or not."""
+    trace = simulated(Makes(60, computes_and_waits), num_workers=num_workers)
+    (measures,) = measure(trace)
+    span, samples = np.array([trace.start, int(measures.time[-1])]), np.zeros(2, fmt.SAMPLE_DTYPE)
+    samples["pid"], samples["time"] = measures.main_pid, span
+    samples["busy"], samples["idle"] = 2 * (1 - idle) * span, 2 * idle * span
+    fmt.samples_file(fmt.events_files(trace.path)[0]).write_bytes(samples.tobytes())
+    (loader,) = tracing.report(trace).loaders
+    crowded = loader.next[-1].startswith("Other programs use 1.9 of the 2 cores")
+    assert crowded == (idle < 0.5) and bool(loader.promises) == (idle > 0.5)
 
 
 def test_a_first_batch_like_any_other_is_no_part_of_a_slow_start() -> None:
@@ -624,7 +640,7 @@ def test_one_bad_batch_of_many_is_where_the_report_and_the_timeline_point() -> N
     (bad,) = measures.waits.longest(1).spans
     # If the long wait is more than all else together, it is the verdict's own stretch: where it held up the others.
     assert loader.look is not None and bad[0] <= loader.look[0] < loader.look[1] <= bad[1]
-    view = window.select(trace, None, None, None, None, None)
+    view = window.View(trace)
     followed = followed_batch.choose(view, None, None)
     assert view.summed and followed is not None and followed["task"] == 600
 
@@ -676,10 +692,9 @@ def test_a_program_that_spends_its_time_outside_of_its_loops(tmp_path: Path, whe
     (tmp_path / "train.py").write_text(PROGRAM.format(before=before, after=after, epochs=epochs))
     forked(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py")
     (loader,) = tracing.report(tracing.load(tmp_path / "trace")).loaders
-    more = {"before": ("Look at train.py:5, uploads",), "after": ("The loader was iterated once",)}.get(when, ())
-    unsaid = () if when == "after" else ("iterated once",)
-    check(loader, Said(Verdict.TRAINING, "outside of its loops", more, unsaid))
-    assert loader.verdict_line.startswith("It is not the loader: "), loader
+    more = ("Look at train.py:5, uploads",) if when == "before" else ()
+    check(loader, Said(Verdict.TRAINING, "outside of its loops", more))
+    assert loader.verdict_line.startswith("It is not the loader: "), vars(loader)
 
 
 def test_a_thread_is_seen_in_the_innermost_function_that_most_looks_share() -> None:
@@ -737,7 +752,9 @@ def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
             for loader in both:  # in turn: these stay two
                 list(loader)
     found, *in_turn = tracing.report(tracing.load(tmp_path / "run")).loaders
-    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1]), found
+    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1]), vars(
+        found
+    )
     line = found.config["iterated_at"]
     assert line.startswith("test_verdicts.py:")
     check(found, Said(Verdict.STARTUP, "num_workers=0", (f"The loader that is iterated at {line} was built 12 times",)))
@@ -755,7 +772,7 @@ def test_the_page_has_the_table_of_verdicts() -> None:
 
 def test_advice_names_only_facts_that_there_are() -> None:
     (measures,) = measure(simulated(Makes(4, waits)))
-    known = facts(measures, judge(measures))
+    known = facts(measures, Judgement(measures))
     for entry in VERDICTS.values():
         for condition, sentence in entry.advice:
             names = [] if condition in ("-", "OPTIONS") else condition.replace("not ", "").split(" & ")
@@ -765,7 +782,7 @@ def test_advice_names_only_facts_that_there_are() -> None:
 def test_an_option_is_promised_no_more_than_what_it_can_cure_costs() -> None:
     """Main draws keys slowly: more made ahead does not help, however a replay comes out."""
     (measures,) = measure(simulated(Makes(60, waits), sampler=Keys(60), prefetch_factor=1))
-    judgement = judge(measures)
+    judgement = Judgement(measures)
     for change in promises.changes(measures, judgement):
         if change.saves_ns is not None and "num_workers" not in change.options:
             causes = {cause for name in change.options for cause in promises.CURES[name]}

@@ -33,11 +33,11 @@ from tests.tracing.loads import Recorded
 from tests.tracing.report_loads import Makes, Opens, SlowToPin
 from tracing.__main__ import main
 from tracing.analysis.measure.measures import Measures, measure
-from tracing.analysis.measure.waited import Verdict, judge
+from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.whatif import promises
-from tracing.analysis.whatif.durations import Setting, durations
+from tracing.analysis.whatif.durations import Durations, Setting
 from tracing.analysis.whatif.promises import MOST, Change, Replays
-from tracing.analysis.whatif.replay import Machine, Thread, fitted, replay_load
+from tracing.analysis.whatif.replay import Machine, Replay, Thread, fitted
 from tracing.analysis.whatif.whatif import Prediction, best, prediction
 
 RECORDED, ONE, AHEAD = Setting(2, 2), Setting(1, 1), Setting(1, 2)
@@ -171,7 +171,7 @@ def record_waiting(path: Path, package: Any = minidl) -> tracing.Trace:
 @pytest.mark.parametrize(("name", "recorded", "others"), PREDICTED)
 def test_other_settings_are_as_predicted(name: str, recorded: Setting, others: list[Setting]) -> None:
     (measures,) = measure(simulated(name, recorded))
-    replays = Replays(measures, judge(measures))
+    replays = Replays(measures, Judgement(measures))
     for setting in [recorded, *others]:
         rate = prediction(replays, setting).batches_per_second
         assert rate == pytest.approx(ALL[name].rate(setting), rel=0.04), setting
@@ -185,10 +185,10 @@ def test_waiting_for_a_core_is_not_taken_for_work() -> None:
     """Four workers on two cores: for half of the time in which it made a batch a worker had no core. With eight cores
     it always has one."""
     (crowded,) = measure(Load(Makes(60, computes)).trace(Setting(4, 2)))
-    times = dataclasses.replace(fitted(durations(crowded)), cores=8.0)
+    times = fitted(Durations(crowded)).but(cores=8.0)
     roomy = Load(Makes(60, computes), cpus=8)
     for workers in (1, 2, 4):
-        rate = len(times) / replay_load(times, Setting(workers)).total
+        rate = len(times) / Replay(times, Setting(workers)).total
         assert rate == pytest.approx(roomy.rate(Setting(workers)), rel=0.04)
 
 
@@ -197,20 +197,20 @@ def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
     (measures,) = measure(LOADS["starts slowly"].trace(Setting(2, 4)))
     rows = measures.tasks
     assert (rows["index_arrived"] - rows["index_sent"]).min() > 1_000_000  # ns
-    assert durations(measures).sending.max() < 0.000_1
+    assert Durations(measures).sending.max() < 0.000_1
 
 
 def test_main_unpickles_one_batch_after_the_other() -> None:
-    times = durations(measure(simulated("sleeps"))[0])
-    slow = dataclasses.replace(times, unpickling=np.full(len(times), 0.02))
-    assert replay_load(slow, Setting(4)).total > 0.02 * len(times) > replay_load(times, Setting(4)).total
+    times = Durations(measure(simulated("sleeps"))[0])
+    slow = times.but(unpickling=np.full(len(times), 0.02))
+    assert Replay(slow, Setting(4)).total > 0.02 * len(times) > Replay(times, Setting(4)).total
 
 
 def test_messages_of_several_workers_are_on_their_way_at_once() -> None:
     """And take no core: four of them on two cores."""
-    times = durations(measure(simulated("sleeps"))[0])
-    slow = dataclasses.replace(times, pickling=np.full(len(times), 0.1))
-    assert 0.1 * len(times) / 4 <= replay_load(slow, Setting(4)).total < 0.8 * 0.1 * len(times) / 2
+    times = Durations(measure(simulated("sleeps"))[0])
+    slow = times.but(pickling=np.full(len(times), 0.1))
+    assert 0.1 * len(times) / 4 <= Replay(slow, Setting(4)).total < 0.8 * 0.1 * len(times) / 2
 
 
 def test_helpers_of_the_training_step_leave_the_cores_with_it() -> None:
@@ -229,11 +229,11 @@ def test_helpers_of_the_training_step_leave_the_cores_with_it() -> None:
 def test_an_epoch_half_as_long_as_the_replay_trains_for_half_as_long(waiting: tracing.Trace) -> None:
     """And no longer than the whole epoch takes, wherever the long steps are."""
     (measures,) = measure(waiting)
-    times = dataclasses.replace(durations(measures), others=0.0, helpers=0.0)
+    times = Durations(measures).but(others=0.0, helpers=0.0)
     for begin in range(0, len(times) - 4, 4):
         training = np.full(len(times), 1e-5)
         training[begin : begin + 4] = 1.0
-        run = replay_load(dataclasses.replace(times, training=training, batches=len(times) // 2), Setting(2))
+        run = Replay(times.but(training=training, batches=len(times) // 2), Setting(2))
         assert run.trained == pytest.approx(times.epochs * 2.0, rel=0.01) and run.trained <= run.total
 
 
@@ -247,9 +247,9 @@ def test_a_neighbour_takes_its_share_of_the_cores_in_every_setting() -> None:
 
     noisy = Load(Makes(120, computes), train, cpus=4)
     (measures,) = measure(noisy.trace())
-    found = fitted(dataclasses.replace(durations(measures), others=2.0))
+    found = fitted(Durations(measures).but(others=2.0))
     for workers in (1, 2, 4):
-        total = replay_load(found, Setting(workers)).total
+        total = Replay(found, Setting(workers)).total
         assert len(found) / total == pytest.approx(noisy.rate(Setting(workers)), rel=0.05), workers
 
 
@@ -368,7 +368,8 @@ def test_nothing_is_recommended_if_the_recorded_setting_is_far_off() -> None:
     assert "best" in str(found)
     rate = found[found.recorded.setting].batches_per_second
     measured = dataclasses.replace(found.recorded, batches_per_second=2 * rate)
-    off = dataclasses.replace(found, recorded=measured)
+    off = copy.copy(found)
+    off.recorded = measured
     assert off.off == pytest.approx(-0.5)
     words = " ".join(str(off).split())
     assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
@@ -403,7 +404,7 @@ def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:
     data = torch.utils.data.TensorDataset(torch.rand(300, 8))
     with tracing.record(tmp_path / "run"):
         list(torch.utils.data.DataLoader(data, batch_size=2))
-    times = durations(measure(tracing.load(tmp_path / "run"))[0])
+    times = Durations(measure(tracing.load(tmp_path / "run"))[0])
     moved = times.in_setting(1)
     assert moved.making_cpu.mean() > times.making_cpu.mean() and moved.unpickling.min() > 0
     assert moved.handling > times.handling and moved.starting and times.in_setting(0) is times
@@ -413,7 +414,7 @@ def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:
 
 
 def changes(measures: Measures) -> list[Change]:
-    return promises.changes(measures, judge(measures))
+    return promises.changes(measures, Judgement(measures))
 
 
 def test_the_report_quotes_a_replay() -> None:
@@ -440,10 +441,11 @@ def test_nothing_is_advised_that_saves_nothing() -> None:
 def test_no_setting_is_quicker_than_its_workers_can_be() -> None:
     """However quick a replay is: as many workers, and more, need at least the time that they were seen to need."""
     (measures,) = measure(simulated("computes"))
-    replays = Replays(measures, judge(measures))
+    replays = Replays(measures, Judgement(measures))
     assert 0.8 < replays.making / replays.was.num_workers / replays.taken(replays.was) <= 1
-    run = replays.run(replays.was)
-    replays.run = lambda _: dataclasses.replace(run, total=0.001)
+    quick = copy.copy(replays.run(replays.was))
+    quick.total = 0.001
+    replays.run = lambda _: quick
     for workers in (0, 1, 2, 4):
         setting = Setting(workers, 16) if workers else Setting(0)
         assert replays.taken(setting) == (replays.making / workers if workers >= 2 else 0.001)
@@ -476,7 +478,7 @@ def test_persistent_workers_finish_what_they_make_when_main_leaves_an_epoch() ->
                     break
 
     (measures,) = measure(tracing.load(simulate(program, cpus=8, draws=False)))
-    assert durations(measures).left == 4 and judge(measures).verdict is Verdict.SHUTDOWN
+    assert Durations(measures).left == 4 and Judgement(measures).verdict is Verdict.SHUTDOWN
     assert not any("persistent_workers" in change.options for change in changes(measures))
 
 
@@ -486,7 +488,7 @@ def test_a_gain_too_small_to_be_replayed_exactly_is_not_advised(
 ) -> None:
     """A quarter of it is less than a replay may be off by."""
     (measures,) = measure(simulated("sleeps"))
-    replays = Replays(measures, judge(measures))
+    replays = Replays(measures, Judgement(measures))
     monkeypatch.setattr(replays, "off", 0.0)
     monkeypatch.setattr(replays, "share_saved", lambda *_: share)
     assert bool(replays.best_first()) is advised

@@ -96,6 +96,13 @@ def test_a_script_that_leaves_by_os_exit_says_where_its_report_is(tmp_path: Path
     assert "Main was killed in the middle" not in str(tracing.report(tracing.load(tmp_path / "trace")))
 
 
+def test_an_error_of_the_training_loop_is_noted(tmp_path: Path) -> None:
+    text = "from torch.utils.data import DataLoader\nfor batch in DataLoader(range(9)):\n    {}[3]"
+    write(tmp_path / "fails.py", text)
+    _, printed = both(tmp_path, "fails.py", status=1)
+    assert "Note: The program ended with KeyError at fails.py:3, <module>: the report" in " ".join(printed.split())
+
+
 def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
     package = tmp_path / "pkg"
     text = "import sys; from . import name; print(name, __name__, __package__, __spec__.name, sys.argv, sys.path[0])"

@@ -24,7 +24,7 @@ from tests.tracing.ranks.programs import main as record
 from tracing.__main__ import main
 from tracing.ranks.check import AUDITS
 from tracing.ranks.hold_up import BETWEEN, LOADER, STEP
-from tracing.ranks.ranks import open_ranks
+from tracing.ranks.ranks import Ranks
 from tracing.ranks.steps import Steps, steps_of
 from tracing.recording import file_format as fmt
 from tracing.views.live.live import watch
@@ -154,7 +154,7 @@ def drawn(figure: Figure, gid: str) -> list[Artist]:
 
 
 def test_the_timeline_stacks_the_ranks_upon_one_clock(ranks: Recorded, tmp_path: Path) -> None:
-    run = open_ranks(ranks("slow"))
+    run = Ranks(ranks("slow"))
     figure = tracing.timeline(run, batches=(4, 12))
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()  # the same time at the same place
     labels = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]

@@ -35,7 +35,7 @@ from tracing.trace.state import LoaderState, PinStatus, State, WorkerStatus
 from tracing.views.live.live import watch
 from tracing.views.live.panels import HELP, Moment, plain, render
 from tracing.views.live.playback import Live, Replay
-from tracing.views.live.recent import recent
+from tracing.views.live.recent import Recent
 from tracing.views.terminal.batch_cells import row_of_cells
 from tracing.views.terminal.layout import Frame, lines_of
 
@@ -69,7 +69,7 @@ def test_nothing_overflows(load: Any, recorded: Recorded, tmp_path: Path) -> Non
         steady(tmp_path, 10 * load, workers=load)
     trace = tracing.load(tmp_path) if isinstance(load, int) else recorded(load)
     for state in moments(trace, most=8):
-        moment = Moment(state, recent(trace, state, state.time), "a.trace", "live", "q quit")
+        moment = Moment(state, Recent(trace, state, state.time), "a.trace", "live", "q quit")
         for width, height in [(200, 60), (120, 40), (80, 24), (40, 12), (20, 5), (1, 1)]:
             frame = render(moment, width, height)
             assert_fits(frame, width, height)
@@ -81,7 +81,7 @@ def test_nothing_overflows(load: Any, recorded: Recorded, tmp_path: Path) -> Non
 def test_the_help_says_what_each_box_is(recorded: Recorded) -> None:
     trace, page = recorded("pinned"), "\n".join(texts(Frame(HELP, 100)))
     state = trace.state(len(trace) // 2)
-    picture = "\n".join(texts(render(Moment(state, recent(trace, state, state.time)), 200, 20)))
+    picture = "\n".join(texts(render(Moment(state, Recent(trace, state, state.time)), 200, 20)))
     boxes = re.findall(r"╭─ (?:[↱↳] )?([a-z_ ]+?) (?:·|─|╮)", picture)
     assert len(boxes) == 9 and all(name in page for name in boxes if name not in ("last events", "numbers"))
 
@@ -92,7 +92,7 @@ def test_what_the_state_holds_is_in_its_boxes(recorded: Recorded, load: str) -> 
     trace = recorded(load)
     seen = set[Any]()
     for state in moments(trace):
-        facts = recent(trace, state, state.time)
+        facts = Recent(trace, state, state.time)
         assert all(event["time"] <= state.time for event, _ in facts.said) and plain(state, facts)
         loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
         frame = render(Moment(state, facts), 200, 40)
@@ -148,7 +148,7 @@ def test_shares_agree_with_the_tasks(recorded: Recorded) -> None:
     trace = recorded("pinned")
     end = int(np.flatnonzero(trace.events["kind"] == Kind.EPOCH_END)[0])
     state = trace.state(end)
-    facts = recent(trace, state, state.time)
+    facts = Recent(trace, state, state.time)
     tasks = trace.tasks[trace.tasks["epoch"] == 0]
     span = state.time - trace.start
     assert facts.trained == pytest.approx((tasks["asked"] - tasks["yielded"]).sum() / span)
@@ -230,7 +230,7 @@ def test_a_run_in_progress_has_the_reports_verdict(recorded: Recorded) -> None:
     source = Live(trace, clock, lambda: False)
     clock.now += 3_000_000_000
     state, now = source.look()
-    facts = recent(trace, state, now)
+    facts = Recent(trace, state, now)
     facts.limit = source.limit
     assert source.limit == f"so far {tracing.report(trace).loaders[0].verdict.value}"
     assert source.limit in "".join(texts(render(Moment(state, facts), 120, 40)))

@@ -102,7 +102,7 @@ def sampled_states(trace: tracing.Trace, drawn: list[int], count: int = 100) -> 
 @pytest.mark.parametrize("name", LOADS)
 def test_every_lane_and_queue_shows_what_the_state_says(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
-    view = window.select(trace, None, None, None, None, None)
+    view = window.View(trace)
     drawn = Drawn(timeline(trace), trace)
     seen, deepest = set[Any](), 0
     for time_, state in sampled_states(trace, [each.number for each in view.iterators]):

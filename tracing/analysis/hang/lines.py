@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
-import numpy as np
-
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.trace import Trace
 
@@ -21,18 +17,10 @@ class Lines:
         self.trace, self.until = trace, until
         self._stacks_until = until if exactly else until + SLACK  # afterwards they show how it ended
 
-    @cached_property
-    def _stacks(self) -> list[Stack]:
-        return [each for each in self.trace.stacks if each.time <= self._stacks_until]
-
-    @cached_property
-    def _samples(self) -> np.ndarray:
-        samples = self.trace.samples
-        return samples[samples["time"] <= self.until + SLACK]
-
     def stack(self, pid: int, since: int) -> Stack | None:
         """A process's last stack, if it is after `since`."""
-        return next((each for each in reversed(self._stacks) if each.pid == pid and each.time > since), None)
+        later = (each for each in reversed(self.trace.stacks) if since < each.time <= self._stacks_until)
+        return next((each for each in later if each.pid == pid), None)
 
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
         """The line that a thread has been in since then, if that is known; `own`: only a line of the program."""
@@ -49,9 +37,10 @@ class Lines:
 
     def waits(self, pid: int, since: int) -> bool:
         """Whether its main thread has waited since then, or could not even be sampled."""
-        own = self._samples[(self._samples["pid"] == pid) & (self._samples["time"] >= since)]
-        own = own[own["time"] <= self.until]  # what it computed after Ctrl-C does not count
+        samples = self.trace.samples[self.trace.samples["pid"] == pid]
+        # What it computed after Ctrl-C does not count.
+        own = samples[(samples["time"] >= since) & (samples["time"] <= self.until)]
         if len(own) < 2 or own["time"][-1] < self.until - SILENT:
-            return bool((self._samples["pid"] == pid).any())
+            return bool((samples["time"] <= self.until + SLACK).any())
         used, lasted = (int(own[name][-1] - own[name][0]) for name in ("main_cpu", "time"))
         return used < WAITS * lasted

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from minidl.events import Kind
+from tracing.recording.file_format import CTRL_C
 from tracing.trace.event_index import Lane
 from tracing.trace.process_liveness import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
@@ -93,7 +94,7 @@ def _interrupted(trace: Trace, actor: int, ended: int) -> int | None:
     after = np.flatnonzero((kinds == Kind.WORKER_END) & (trace.events["value"] == INTERRUPTED_WORKER))
     if len(after := after[after > had]):
         return int(trace.events["time"][after[0]])
-    return ended if trace.about.get("interrupted") else None
+    return ended if trace.about.get("ended_by", "").startswith(CTRL_C) else None
 
 
 def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:

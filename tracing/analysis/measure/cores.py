@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.trace.intervals import Intervals
 from tracing.trace.thread_activity import MainTime
@@ -64,9 +64,8 @@ def making_waits(measures: Measures) -> bool:
 
 def worker_pids(measures: Measures, worker: int) -> list[int]:
     """The processes that were this worker, one in each iterator."""
-    group = measures.trace.index.group
-    begun = [group(each.number, Kind.WORKER_BEGIN, Queue.NONE, worker).array[:1] for each in measures.iterators]
-    return [int(measures.events["value"][position]) for positions in begun for position in positions]
+    begun = measures.groups(Kind.WORKER_BEGIN, worker=worker)
+    return [int(measures.events["value"][position]) for positions in begun for position in positions[:1]]
 
 
 def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals) -> float:
@@ -74,7 +73,7 @@ def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals
     stretches of time (ns)."""
     total = 0.0
     for pid in pids:
-        samples = measures.samples[measures.samples["pid"] == pid]
+        samples = measures.trace.samples[measures.trace.samples["pid"] == pid]
         if len(samples) < 2 or any((samples[name] < 0).any() for name in names):
             continue
         clock = samples[names[0]] - (samples[names[1]] if len(names) > 1 else 0)
@@ -101,7 +100,7 @@ def _of_workers(measures: Measures, *names: str) -> float:
 def cores_of_others(measures: Measures) -> float:
     """How many cores other programs kept busy on average. 0 if that is not known, as in a container that has a part of
     its machine's cores."""
-    samples = measures.samples
+    samples = measures.trace.samples
     machine = samples[(samples["busy"] >= 0) & (samples["idle"] >= 0)]
     if len(machine) < 2:
         return 0.0
@@ -115,6 +114,15 @@ def cores_of_others(measures: Measures) -> float:
     own += used(measures, pids[pids != measures.main_pid].tolist(), "children", within=within)
     others = (grown["busy"] - own) / grown["time"]
     return others if others > NOISE else 0.0
+
+
+def crowded(measures: Measures) -> float:
+    """How many cores other programs keep busy, if these are more than half of all, and more than the making of batches
+    has: what looks like waiting may then be for a core. Else 0; also if making hardly computes, and so waits for
+    something else."""
+    others = cores_of_others(measures)
+    crowd = others > max(cores_used(measures), cores(measures) / 2)
+    return others if crowd and not making_waits(measures) else 0.0
 
 
 def beside_main(measures: Measures) -> float:

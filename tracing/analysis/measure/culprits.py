@@ -12,12 +12,12 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minidl.events import Kind, Queue
+from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures
 from tracing.trace.event_index import Iterator as IteratorInTrace
@@ -73,7 +73,7 @@ def looks(measures: Measures) -> list[Stack]:
 def looks_at(measures: Measures, pid: int) -> list[Stack]:
     """Of main, first the thread that iterates."""
     first = measures.main_threads if pid == measures.main_pid else set()
-    return [each.with_first(first) for each in measures.stacks if each.pid == pid]
+    return [each.with_first(first) for each in measures.trace.stacks if each.pid == pid]
 
 
 def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> list[Stack]:
@@ -84,7 +84,7 @@ def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> li
 
 def _runs_the_program(look: Stack) -> bool:
     """Whether its main thread runs code of the program, and imports nothing there (as a library may, once)."""
-    line, lines = look.own_line(), next(iter(look.threads.values()), [])
+    line, lines = look.own_line(), look.lines()
     return line is not None and not any(IMPORTING.match(each.file) for each in lines[: lines.index(line)])
 
 
@@ -116,56 +116,40 @@ def _most_common(values: list[Any]) -> tuple[Any, int]:
 # ---- what main does in no loader
 
 
-@dataclass
 class Away:
-    """What main does while it is in no loader: in its steps and outside of its loops (ns), and where it was seen."""
+    """What main does while it is in no loader: in its steps and outside of its loops (ns), and where it was seen. Of
+    the whole program, from the first look to the last. Imports are left out: every program has them."""
 
-    training: int
-    outside: int
-    loading: int  # in loaders, for comparison
-    rare: Intervals  # steps that are far longer than the others, if they count: main saves or uploads something, say
-    seen: Seen | None  # in these, if there are any
-
-    @property
-    def program(self) -> int:
-        """All of it; at least 1."""
-        return max(1, self.training + self.outside + self.loading)
-
-
-def away(measures: Measures) -> Away:
-    """Of the whole program, from the first look to the last. Imports are left out: every program has them."""
-    spans = measures.splits[measures.iterators[0].number].spans
-    loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE))
-    training, outside = (spans.where(spans.use == use).total for use in (MainTime.TRAINING, MainTime.OUTSIDE))
-    own = looks_at(measures, measures.main_pid)
-    before = {look.time: look.time - earlier.time for earlier, look in itertools.pairwise(own)}
-    own = [each for each in own if _runs_the_program(each)]
-    whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
-    outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
-    rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
-    count = len(rare.length) > 1 and 3 * rare.total > max(training, outside)  # the first step may be long by itself
-    rare = rare.where(slice(None if count else 0))
-    seen = within(rare, own) if rare.total else within(loading, own, not_in=True)
-    return Away(training, outside, loading.total, rare, seen_at(seen))
+    def __init__(self, measures: Measures) -> None:
+        spans = measures.splits[measures.iterators[0].number].spans
+        loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE))
+        own = looks_at(measures, measures.main_pid)
+        before = {look.time: look.time - earlier.time for earlier, look in itertools.pairwise(own)}
+        own = [each for each in own if _runs_the_program(each)]
+        whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
+        self.loading = loading.total  # in loaders, for comparison
+        self.training = spans.where(spans.use == MainTime.TRAINING).total
+        self.outside = spans.where(spans.use == MainTime.OUTSIDE).total
+        self.outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
+        rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
+        # The first step may be long by itself.
+        count = len(rare.length) > 1 and 3 * rare.total > max(self.training, self.outside)
+        # Steps that are far longer than the others, if they count: main saves or uploads something, say.
+        self.rare = rare.where(slice(None if count else 0))
+        seen = within(self.rare, own) if self.rare.total else within(loading, own, not_in=True)
+        self.seen = seen_at(seen)  # in these, if there are any
+        self.program = max(1, self.training + self.outside + self.loading)  # all of it
 
 
 def starting_at(measures: Measures) -> Seen | None:
-    """Where main was seen while epochs started, if most of that in a function that the loader calls: a sampler's
-    `__iter__`, say."""
+    """Where main was seen while epochs started, in functions that the loader calls: a sampler's `__iter__`, say."""
     looks = within(measures.main_in(MainTime.STARTUP), looks_at(measures, measures.main_pid))
-    called = [line for each in looks if (line := _called_by_loader(each)) is not None]
-    function, times = _most_common(list(map(_function, called)))
-    if times < max(FEWEST, MOST_OF_IT * len(looks)):
-        return None
-    line, on_it = _most_common([each for each in called if _function(each) == function])
-    return Seen(line, "", times, len(looks), on_it)
+    return seen_at([replace(each, threads={"main": _called_by_loader(each)}) for each in looks])
 
 
-def _called_by_loader(look: Stack) -> Line | None:
-    """The line of the program that the loader called, or that this one was called by."""
-    lines = next(iter(look.threads.values()), [])
-    calls = next((number for number, each in enumerate(lines) if _LOADER.search(each.file)), 0)
-    return next((each for each in lines[:calls][::-1] if each in look.own_lines()), None)
+def _called_by_loader(look: Stack) -> list[Line]:
+    lines = look.lines()
+    return lines[: next((number for number, each in enumerate(lines) if _LOADER.search(each.file)), 0)]
 
 
 # ---- workers that wait for each other
@@ -194,7 +178,7 @@ def turns(measures: Measures) -> Turns | None:
 
 def _waits_for(look: Stack) -> str:
     """Which thing that workers share it waits for; "": none."""
-    lines = next(iter(look.threads.values()), [])
+    lines = look.lines()
     if any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in lines[:1]):
         return "a lock"
     return "a multiprocessing.Manager" if any(_MANAGER.search(line.file) for line in lines) else ""
@@ -217,10 +201,9 @@ def mostly_collates(measures: Measures) -> bool:
 
 def ended_streams(measures: Measures) -> Iterator[Intervals]:
     """For each worker of an iterable dataset: from the end of its stream to the end of the epoch."""
-    for iterator in measures.iterators:
-        for worker in range(iterator.num_workers):
-            ends = measures.trace.index.group(iterator.number, Kind.STREAM_END, Queue.NONE, worker).array
-            over = measures.trace.index.group(iterator.number, Kind.EPOCH_END).array
+    for worker in range(measures.num_workers):
+        both = (measures.groups(Kind.STREAM_END, worker=worker), measures.groups(Kind.EPOCH_END))
+        for ends, over in zip(*both, strict=True):
             at = np.minimum(np.searchsorted(over, ends), max(0, len(over) - 1))
             if len(ends) and len(over):
                 yield measures.of_events(ends, np.maximum(ends, over[at]))

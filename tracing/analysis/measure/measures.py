@@ -24,7 +24,6 @@ from minidl.events import Kind, Queue
 from tracing.trace.event_index import HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
 from tracing.trace.main_split import MainSplit, main_splits
-from tracing.trace.stacks import Stack
 from tracing.trace.thread_activity import MainTime, activity
 from tracing.trace.trace import Trace
 
@@ -38,7 +37,6 @@ ALIKE = ("iterated_at", "loader", "dataset", "sampler", "batch_size", "num_worke
 # Hops in trace.tasks whose events do not carry a task.
 OTHER_HOPS = {
     "asked": (Kind.ASKED, Queue.NONE),
-    "index_arrived": (Kind.ARRIVED, Queue.INDEX),
     "result_arrived": (Kind.ARRIVED, Queue.RESULT),
 }
 
@@ -140,16 +138,6 @@ class Measures:
         """When the loader costs the program time: main waits for it, or works in it."""
         return self.main_in(*(use for use in MainTime if use not in AWAY)).joined()
 
-    @cached_property
-    def samples(self) -> np.ndarray:
-        """See tracing.trace.samples."""
-        return self.trace.samples
-
-    @cached_property
-    def stacks(self) -> list[Stack]:
-        """See tracing.trace.stacks."""
-        return self.trace.stacks
-
     @property
     def main_pid(self) -> int:
         """The process that iterates."""
@@ -159,8 +147,8 @@ class Measures:
     @cached_property
     def main_threads(self) -> set[str]:
         """The names of its threads that do."""
-        lanes = [self.trace.index.lane(each.number, Lane.MAIN).array for each in self.iterators]
-        return {self.trace.actors[actor].thread for actor in np.unique(self.events["actor"][np.concatenate(lanes)])}
+        actors = np.unique(self.events["actor"][np.concatenate(self.lanes(Lane.MAIN))])
+        return {self.trace.actors[actor].thread for actor in actors}
 
     @cached_property
     def nested(self) -> bool:
@@ -222,34 +210,37 @@ class Measures:
             for worker in range(self.num_workers)
         ]
 
+    def lanes(self, lane: Lane, worker: int = -1) -> list[np.ndarray]:
+        """The positions of the events of one thread, in each iterator."""
+        return [self.trace.index.lane(each.number, lane, worker).array for each in self.iterators]
+
+    def groups(self, kind: Kind, queue: Queue = Queue.NONE, worker: int = -1) -> list[np.ndarray]:
+        """The positions of such events, in each iterator."""
+        return [self.trace.index.group(each.number, kind, queue, worker).array for each in self.iterators]
+
     @cached_property
     def first_batches(self) -> np.ndarray:
         """The rows of the tasks that each worker process made first."""
-        tasks = self.tasks
-        made = np.flatnonzero((tasks["collate_end"] >= 0) & (tasks["worker"] >= 0))
-        epochs, which = np.unique(epoch_ids(tasks)[made], return_inverse=True)
-        iterator_of = self.trace.index.iterator_of  # a persistent one keeps its processes over several epochs
-        iterators = np.array([iterator_of[epoch] for epoch in epochs.tolist()], np.int64)[which]
-        workers = tasks["worker"][made]
-        order = np.lexsort((tasks["fetch_begin"][made], workers, iterators))
-        process = np.column_stack([iterators, workers])[order]
-        return tasks[made[order][np.append(True, (np.diff(process, axis=0) != 0).any(axis=1))[: len(made)]]]
+        first = [np.empty(0, np.int64)]
+        for worker in range(self.num_workers):
+            first += [lane[self.kind[lane] == Kind.FETCH_BEGIN][:1] for lane in self.lanes(Lane.WORKER, worker)]
+        begins = np.isin(self.tasks["fetch_begin"], self.time[np.concatenate(first)])
+        return self.tasks[begins & (self.tasks["collate_end"] >= 0)]
 
     def of_starts(self, begin: Kind, end: Kind) -> Intervals:
         """From one event of a worker's start to another, for each worker of each iterator that has both."""
-        group, found = self.trace.index.group, []
-        for each in self.iterators:
-            for worker in range(each.num_workers):
-                first, last = (group(each.number, kind, Queue.NONE, worker).array[:1] for kind in (begin, end))
-                if len(first) and len(last):
-                    # A worker may begin before start() returns: then this takes no time.
-                    found.append(self.of_events(first, np.maximum(first, last)))
-        return concatenate(found)
+        first, last = list[int](), list[int]()
+        for worker in range(self.num_workers):
+            both = (self.groups(kind, worker=worker) for kind in (begin, end))
+            known = [(begins[0], ends[0]) for begins, ends in zip(*both, strict=True) if len(begins) and len(ends)]
+            first += [begins for begins, _ in known]
+            last += [max(each) for each in known]  # a worker may begin before start() returns: then this takes no time
+        return self.of_events(np.array(first, np.int64), np.array(last, np.int64))
 
     def lived(self, worker: int) -> Intervals:
         """From the first event of each process that was this worker to its last; or to the end, if it waits then."""
-        lanes = [self.trace.index.lane(each.number, Lane.WORKER, worker).array for each in self.iterators]
-        ends = np.array([(lane[0], lane[-1]) for lane in lanes if len(lane)], np.int64).reshape(-1, 2)
+        lanes = [lane for lane in self.lanes(Lane.WORKER, worker) if len(lane)]
+        ends = np.array([(lane[0], lane[-1]) for lane in lanes], np.int64).reshape(-1, 2)
         lives = self.of_events(ends[:, 0], ends[:, 1])
         waits = self.kind[ends[:, 1]] == Kind.WAIT
         return Intervals(lives.begin, np.where(waits, self.until, lives.end), lives.first, lives.last)
@@ -326,26 +317,20 @@ def epoch_ids(rows: np.ndarray) -> np.ndarray:
 
 def measure(trace: Trace) -> list[Measures]:
     """Every DataLoader of a trace that announced itself, in the order in which they began."""
-    rows: dict[int, tuple[Any, ...]] = {}  # loader -> what loaders measured as one have in common
-    for each in trace.index.iterators:
-        if len(trace.index.group(each.number, Kind.LOADER)) and each.loader not in rows:
-            config = trace.config(each.number)
-            anew = config.get("iterated_at") or each.loader  # in an older trace, each loader by itself
-            rows[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE[1:]))
+    alike: dict[int, tuple[Any, ...]] = {}  # loader -> what loaders measured as one have in common
     of_rows: dict[tuple[Any, ...], list[Iterator]] = {}
     for each in trace.index.iterators:
-        if each.loader in rows:
-            of_rows.setdefault(rows[each.loader], []).append(each)
-    iterators = [part for of_row in of_rows.values() for part in _built_anew(of_row)]
-    # Sorted once: a program may have thousands of loaders, and none should look through the tasks of all.
+        if len(trace.index.group(each.number, Kind.LOADER)) and each.loader not in alike:
+            config = trace.config(each.number)
+            anew = config.get("iterated_at") or each.loader  # at a prompt, each loader by itself
+            alike[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE[1:]))
+        if each.loader in alike:
+            of_rows.setdefault(alike[each.loader], []).append(each)
     tasks, splits = trace.tasks, main_splits(trace)
-    order, found = np.argsort(tasks["loader"], kind="stable"), []
-    for of_row in iterators:
-        loaders = np.unique([each.loader for each in of_row])
-        first, end = (np.searchsorted(tasks["loader"], loaders, side, order) for side in ("left", "right"))
-        chosen = np.concatenate([order[i:j] for i, j in zip(first, end, strict=True)])
-        found.append(Measures(trace, of_row, tasks[chosen], splits))
-    return found
+    rows = [row for of_row in of_rows.values() for row in _built_anew(of_row)]
+    return [
+        Measures(trace, row, tasks[np.isin(tasks["loader"], [each.loader for each in row])], splits) for row in rows
+    ]
 
 
 def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:

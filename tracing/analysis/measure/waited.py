@@ -12,7 +12,6 @@ where main hardly waits once every worker has made its first batch, the waiting 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -50,43 +49,33 @@ WAITING_CAUSES = (
 Costs = dict[Verdict, int]
 
 
-@dataclass
-class Judgement:
-    """What limits a load, and what every cause costs. Costs are in ns of main's time."""
-
-    verdict: Verdict
-    cost: int  # of the verdict's cause; of a load without a problem, what main does in place of loading
-    share: float  # the cost's share of main's time, 0 to 1
-    costs: Costs  # of each cause
-    place: str = ""  # where main's time goes if not to the loader: one of PLACES_AWAY; else ""
-
-
 PLACES_AWAY = ("training", "in other loops", "outside of its loops")
 
 
-def judge(measures: Measures) -> Judgement:
-    """What limits the load."""
-    found = costs(measures)
-    if not (measures.tasks["yielded"] >= 0).any():
-        return Judgement(Verdict.STARTUP, measures.total, 1.0, found)
-    if culprits.undivided(measures):  # whatever it costs: the result is wrong
-        cost = int(measures.total * (1 - 1 / measures.num_workers))  # for samples that come again
-        return Judgement(Verdict.SHARES, cost, cost / measures.total, found)
-    count = found
-    if steady_wait(measures) < MATTERS:
-        count = {cause: cost for cause, cost in found.items() if cause not in WAITING_CAUSES}
-    verdict, cost = max(count.items(), key=lambda each: each[1])
-    away = culprits.away(measures)
-    if sum(count.values()) < LITTLE * away.program:
-        return _not_the_loader(measures, away, found)
-    return Judgement(verdict, cost, cost / measures.total, found)
+class Judgement:
+    """What limits a load, and what every cause costs. Costs are in ns of main's time."""
 
-
-def _not_the_loader(measures: Measures, away: culprits.Away, found: Costs) -> Judgement:
-    """Where most of the program's time goes instead."""
-    spent = (away.training, away.loading - measures.in_loader.total, away.outside)
-    place, cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
-    return Judgement(Verdict.TRAINING, cost, cost / away.program, found, place)
+    def __init__(self, measures: Measures) -> None:
+        whole = measures.total
+        self.costs = count = costs(measures)  # of each cause
+        self.place = ""  # where main's time goes if not to the loader: one of PLACES_AWAY
+        # Of the verdict's cause; of a load without a problem, what main does in place of loading.
+        self.cost = whole
+        if not (measures.tasks["yielded"] >= 0).any():
+            self.verdict = Verdict.STARTUP
+        elif culprits.undivided(measures):  # whatever it costs: the result is wrong
+            self.verdict = Verdict.SHARES
+            self.cost = int(whole * (1 - 1 / measures.num_workers))  # for samples that come again
+        else:
+            if steady_wait(measures) < MATTERS:
+                count = {cause: cost for cause, cost in count.items() if cause not in WAITING_CAUSES}
+            self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
+            away = culprits.Away(measures)
+            if sum(count.values()) < LITTLE * away.program:  # where does most of the program's time go instead?
+                self.verdict, whole = Verdict.TRAINING, away.program
+                spent = (away.training, away.loading - measures.in_loader.total, away.outside)
+                self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
+        self.share = self.cost / whole  # the cost's share of main's time, 0 to 1
 
 
 def warm_up(measures: Measures) -> np.ndarray:
@@ -108,7 +97,7 @@ def steady_wait(measures: Measures) -> float:
 
 
 def epochs_ended(measures: Measures) -> int:
-    return sum(len(measures.trace.index.group(each.number, Kind.EPOCH_END)) for each in measures.iterators)
+    return sum(map(len, measures.groups(Kind.EPOCH_END)))
 
 
 def left(measures: Measures) -> bool:

@@ -5,50 +5,47 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import failed, fatal_error
 from tracing.analysis.measure.waited import Judgement, Verdict
-from tracing.analysis.report.evidence import WHY, Reason, time_of_main
+from tracing.analysis.report.evidence import WHY, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
 from tracing.analysis.task_events import keys_of, position_of
-from tracing.analysis.whatif.promises import Change, changes
+from tracing.analysis.whatif.promises import changes
 from tracing.trace.intervals import Span
 
+CROWD = (
+    "Other programs use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, so no number is "
+    "promised. Record again when they are idle."
+)
 
-@dataclass
+
 class Explanation:
     """Why a verdict is right, and what to do next."""
 
-    named: str  # what it is about: "at data.py:17, read"
-    why: list[Reason]
-    next: list[str] = field(default_factory=list)
-    promises: list[Change] = field(default_factory=list)  # of `next`, in that order
-    look: Span | None = None  # events that begin and end the part of the trace that shows it best
-
-
-def explain(measures: Measures, judgement: Judgement) -> Explanation:
-    """The reasons for a verdict, and what to do next about it."""
-    verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
-    first, own = time_of_main(measures), WHY[verdict](measures)
-    known = facts(measures, judgement)
-    found = Explanation(named(verdict, known), [first, *own] if began else own)
-    if verdict is not Verdict.TRAINING:
-        # The costliest cause may be too short to see in each single place, beside one long wait.
-        of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
-        shown = [measures.waits, *(number.stretches for number in of_cause)]
-        longest = max((each.longest(1) for each in shown), key=lambda each: each.total)
-        found.look = next(iter(longest.spans), None)
-    if failed(measures):
-        found.why, found.next = found.why[:1], advice_after_error(measures)
-        return found
-    options = [] if known["left"] or verdict is Verdict.TRAINING else changes(measures, judgement)
-    found.promises = [each for each in options if each.saves_ns is not None]
-    found.next = advice(verdict, known, options)
-    return found
+    def __init__(self, measures: Measures, judgement: Judgement) -> None:
+        verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
+        first, own = time_of_main(measures), WHY[verdict](measures)
+        known = facts(measures, judgement)
+        self.named = named(verdict, known)  # what it is about: "at data.py:17, read"
+        self.why = [first, *own] if began else own  # numbers, each with the events that show it
+        self.look: Span | None = None  # events that begin and end the part of the trace that shows it best
+        if verdict is not Verdict.TRAINING:
+            # The costliest cause may be too short to see in each single place, beside one long wait.
+            of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
+            shown = [measures.waits, *(number.stretches for number in of_cause)]
+            longest = max((each.longest(1) for each in shown), key=lambda each: each.total)
+            self.look = next(iter(longest.spans), None)
+        replayable = not (failed(measures) or known["left"] or verdict is Verdict.TRAINING)
+        options = changes(measures, judgement) if replayable else []
+        crowd = [CROWD.format(**known)] if replayable and known["others"] else []
+        self.next = advice(verdict, known, options) + crowd  # what to do
+        self.promises = [each for each in options if each.saves_ns is not None]  # of `next`, in that order
+        if failed(measures):
+            self.why, self.next = self.why[:1], advice_after_error(measures)
 
 
 # ---- after an error

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import FEWEST, copied_generators, noted_of
+from tracing.analysis.measure.culprits import copied_generators, noted_of
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
+from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
+from tracing.trace.event_words import exit_in_words
 from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
-FEW = 8  # samples that are equal: fewer may be so by chance
-MOST_OF_THEM = 0.9  # of a stream's samples: as many as come
-CALLS_ITSELF = re.compile(r"\bself(\[|\.__getitem__\()")
+FEW = 8  # samples in one memory: fewer may be so by chance
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     """What to know before you trust the rest. A death that is `already_reported`, or was raised to the training loop
     (as most are), is not repeated."""
-    found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST]
+    found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST] + _killed(trace)
+    if not found and (error := trace.about.get("ended_by", CTRL_C)) and not error.startswith(CTRL_C):
+        found.append(f"The program ended with {error}: the report covers the time until then.")
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    for silent in SILENT:
-        found += silent(trace)
+    found += [*_copied_generators(trace), *_changed_in_main(trace), *_samples_in_one_memory(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -44,9 +44,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
 def _death(trace: Trace, position: int) -> str:
     """torch reports only the pid of a dead worker. Here: which worker, and killed by what."""
     event = trace.events[position]
-    by = f"exit code {event['value']}"
-    with contextlib.suppress(ValueError):
-        by = f"signal {signal.Signals(-int(event['value'])).name}"
+    by = exit_in_words(int(event["value"]))
     if event["value"] == -signal.SIGKILL:
         by += " (the kernel sends it when memory runs out)"
     return f"worker {event['worker']}, {by}"
@@ -60,13 +58,15 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
     raised = trace.index.group(iterator.number, Kind.ERROR_RAISED).array
     if len(raised):
         return [f"The loader raised, and the training went on [event {raised[0]}]: {_plain(trace, int(raised[0]))}"]
-    if main_was_killed(trace, iterator):
-        yielded = len(trace.index.group(iterator.number, Kind.YIELDED))
-        return [
-            f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
-            "os._exit does). The report covers the time until then."
-        ]
     return []
+
+
+def _killed(trace: Trace) -> list[str]:
+    """Main, in the epoch that it began last."""
+    numbers = [each.number for each in trace.index.iterators if main_was_killed(trace, each)]
+    yielded = len(trace.index.group(numbers[-1], Kind.YIELDED)) if numbers else 0
+    text = f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
+    return [text + "os._exit does). The report covers the time until then."] if numbers else []
 
 
 def _copied_generators(trace: Trace) -> list[str]:
@@ -94,31 +94,6 @@ def _samples_in_one_memory(trace: Trace) -> list[str]:
                 text = f"The {samples} samples of a batch were in the memory of {memories}. If the dataset fills it "
                 return [text + "anew for each, they all became the last one: let it return copies."]
     return []
-
-
-def _replaced_samples(trace: Trace) -> list[str]:
-    """By a `__getitem__` that calls itself, as one that catches errors may."""
-    callers = ([each for each in look.own_lines()[1:] if CALLS_ITSELF.search(each.source)] for look in trace.stacks)
-    found = [lines[0] for lines in callers if lines and lines[0].function.endswith("__getitem__")]
-    text = f"In {len(found)} looks the dataset was in a call of its own __getitem__ ({{}}). If it makes these where a "
-    text += "sample cannot be read, another one takes its place, unnoticed: count these, or let the error through."
-    return [text.format(found[0])] if len(found) >= FEWEST else []
-
-
-def _kept_back(trace: Trace) -> list[str]:
-    """By streams that say how long they are, and were read to their ends. (A rank may read its share.)"""
-    streams = np.unique(trace.tasks["loader"][trace.tasks["stream_end"] >= 0])
-    for iterator in trace.index.iterators:
-        config, ends = trace.config(iterator.number), trace.index.group(iterator.number, Kind.EPOCH_END).array
-        size, batch = config.get("dataset_size") or 0, config.get("batch_size") or 1
-        batches = int(trace.events["value"][ends].min(initial=size)) + iterator.num_workers  # each may drop its last
-        if iterator.loader in streams and trace.about.get("rank") is None and batches * batch < MOST_OF_THEM * size:
-            text = f"An epoch ended after at most {batches:,} batches of {batch}; len(dataset) says {size:,} samples. "
-            return [text + "What a stream holds when its source ends, as in a shuffle buffer, is lost if not yielded."]
-    return []
-
-
-SILENT = _copied_generators, _changed_in_main, _samples_in_one_memory, _replaced_samples, _kept_back
 
 
 def _place(trace: Trace, position: int) -> str:

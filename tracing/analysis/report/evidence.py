@@ -125,7 +125,7 @@ def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:
 
 def elsewhere(measures: Measures) -> list[Reason]:
     """What main does while it is in no loader."""
-    away, reasons, where = culprits.away(measures), list[Reason](), "outside of the loaders"
+    away, reasons, where = culprits.Away(measures), list[Reason](), "outside of the loaders"
     if away.rare.total:
         rare, step = Number("longest", away.rare), Number("the median step", measures.steps.median())
         text = f"{len(away.rare.length)} of {len(measures.steps.length)} steps took {rare} together, the median {step}"

@@ -21,13 +21,13 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
-from tracing.analysis.measure.culprits import away
+from tracing.analysis.measure.culprits import Away
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
-from tracing.analysis.measure.waited import PLACES_AWAY, Verdict, judge
+from tracing.analysis.measure.waited import PLACES_AWAY, Judgement
 from tracing.analysis.report import text as report_text
-from tracing.analysis.report.advice import Explanation, explain
+from tracing.analysis.report.advice import Explanation
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import Reason
 from tracing.analysis.whatif.promises import Change
@@ -37,27 +37,37 @@ from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
 
-@dataclass(kw_only=True)
 class LoaderReport(Explanation):
     """What there is to report on one DataLoader, or on all that were built at one line, all their epochs together."""
 
-    loader: int
-    built: int  # how many loaders this is, all alike
-    config: dict[str, Any]
-    batches: int  # yielded
-    epochs: int
-    ended_early: bool  # by an error, or because main was killed: see Report.notes
-    hung: bool  # it makes no progress, or made none when it ended: see Report.notes
-    verdict: Verdict
-    place: str  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
-    share: float  # of main's time, 0 to 1: what the cause costs
-    cost_ns: int
-    program_ns: int  # all time of the thread that iterates, whatever it does: see tracing.analysis.measure.culprits
-    main_ns: dict[str, int]  # name of a MainTime -> what main spent there, each moment in one loader only
-    causes_ns: dict[str, int]  # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
-    stages_ns: dict[str, dict[str, float]]  # stage -> count, median, p90, p99, max
-    workers: list[dict[str, int]]  # one each: see tracing.analysis.measure.stages.worker_time
-    slowest: list[dict[str, Any]]  # batches: see tracing.analysis.measure.stages.slowest_batches
+    def __init__(self, measures: Measures, hang: Hang | None) -> None:
+        judgement = Judgement(measures)
+        super().__init__(measures, judgement)
+        if hang is not None:  # speed comes later
+            self.why, self.promises = self.why[:1], []
+            self.next = [f"Solve that first. {hang.advice}."]
+        self.loader = measures.loader
+        self.built = len(measures.loaders)  # how many loaders this is, all alike
+        self.config = measures.config
+        self.batches = int((measures.tasks["yielded"] >= 0).sum())  # yielded
+        self.epochs = measures.epochs
+        self.ended_early = ended_early(measures)  # by an error, or because main was killed: see Report.notes
+        self.hung = hang is not None  # it makes no progress, or made none when it ended: see Report.notes
+        self.verdict = judgement.verdict
+        self.place = judgement.place  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
+        self.share = judgement.share  # of main's time, 0 to 1: what the cause costs
+        self.cost_ns = judgement.cost
+        self.program_ns = Away(measures).program  # all time of the thread that iterates, whatever it does
+        # name of a MainTime -> what main spent there, each moment in one loader only
+        self.main_ns = {place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE}
+        # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
+        self.causes_ns = {cause.name.lower(): ns for cause, ns in judgement.costs.items() if ns}
+        # stage -> count, median, p90, p99, max
+        self.stages_ns = {
+            name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))
+        }
+        self.workers = [worker_time(measures, worker) for worker in range(measures.num_workers)]  # one each
+        self.slowest = slowest_batches(measures)
 
     @property
     def in_loader_ns(self) -> int:
@@ -115,33 +125,5 @@ def report(trace: Trace) -> Report:
     """Judge every DataLoader of a trace, finished or not."""
     hang = explain_hang(trace)
     stuck = hang.notes() if hang is not None else []
-    loaders = [_judge_loader(each, hang) for each in most_important_first(trace)]
+    loaders = [LoaderReport(each, hang) for each in most_important_first(trace)]
     return Report(trace, stuck + caveats(trace, " ".join(stuck)), loaders)
-
-
-def _judge_loader(measures: Measures, hang: Hang | None) -> LoaderReport:
-    judgement = judge(measures)
-    explanation = explain(measures, judgement)
-    if hang is not None:  # speed comes later
-        explanation.why, explanation.promises = explanation.why[:1], []
-        explanation.next = [f"Solve that first. {hang.advice}."]
-    return LoaderReport(
-        loader=measures.loader,
-        built=len(measures.loaders),
-        config=measures.config,
-        batches=int((measures.tasks["yielded"] >= 0).sum()),
-        epochs=measures.epochs,
-        ended_early=ended_early(measures),
-        hung=hang is not None,
-        verdict=judgement.verdict,
-        place=judgement.place,
-        share=judgement.share,
-        cost_ns=judgement.cost,
-        **vars(explanation),
-        program_ns=away(measures).program,
-        main_ns={place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE},
-        causes_ns={each.name.lower(): ns for each, ns in judgement.costs.items() if ns},
-        stages_ns={name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))},
-        workers=[worker_time(measures, worker) for worker in range(measures.num_workers)],
-        slowest=slowest_batches(measures),
-    )

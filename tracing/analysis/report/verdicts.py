@@ -33,23 +33,20 @@ SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move 
 TABLE = """
 TRAINING: the causes in the loader cost less than 15 % of the time of the program
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
-    once                    The loader was iterated once. If the training goes on afterwards, with batches that were
-                            kept, as by itertools.cycle, these are the same in each pass: iterate the loader in each.
     crowds & not elsewhere  The workers keep {crowds:.1f} of {cores} cores busy, and training steps may wait for one:
                             cheaper samples, or fewer workers, then make the steps faster.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
-                            does between two batches: if it reads or converts data there, let the workers do that.
+                            does between two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     waits & restarts        If the dataset keeps what it read, persistent_workers=True saves most: new workers know
                             nothing of it, and read it all again in each of {epochs} epochs.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
-    others                  Other programs use {others:.1f} of the {cores} cores: more workers would share the rest.
     OPTIONS
-    cores_busy & not others More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
+    cores_busy              More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
                             or prepare and store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, more workers
                             help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
@@ -172,12 +169,9 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     """What advice depends on, and what its sentences name."""
     making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
     usual = float(np.median(making)) if len(making) else 0.0
-    rare = culprits.away(measures).rare.length
-    # Only once the run has ended it is known for how long it went on after the last epoch.
-    ran_on = (measures.trace.about.get("stopped") or 0) - int(measures.run.end[-1]) > measures.total
+    rare = culprits.Away(measures).rare.length
     known: dict[str, Any] = {
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
-        "once": judgement.place == PLACES_AWAY[2] and ran_on and measures.epochs == epochs_ended(measures) == 1,
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
@@ -190,7 +184,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
 
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
-    there, busy, others = cores.cores(measures), cores.cores_are_the_limit(measures), cores.cores_of_others(measures)
+    there, busy = cores.cores(measures), cores.cores_are_the_limit(measures)
     used = cores.cores_used(measures)
     threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
     waits = cores.making_waits(measures)
@@ -198,7 +192,7 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
         "cores": there,
         "cores_busy": busy,
         "crowds": used if busy and 2 * used > there else 0.0,
-        "others": others if busy and others > used else 0.0,
+        "others": cores.crowded(measures),
         "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
         "beside_main": round(cores.beside_main(measures), 1),
         "cores_left": not waits and not busy,
@@ -208,7 +202,7 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
 
 def _of_lines(measures: Measures) -> dict[str, Any]:
     """Where the workers and main were seen."""
-    line, main = culprits.seen_at(culprits.looks(measures)), culprits.away(measures).seen
+    line, main = culprits.seen_at(culprits.looks(measures)), culprits.Away(measures).seen
     collates = culprits.mostly_collates(measures)
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""

@@ -17,7 +17,8 @@ Legend
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,37 +50,91 @@ class Setting:
     persistent_workers: bool = False
 
 
-@dataclass(frozen=True)
 class Durations:
     """Of one loader, in seconds. Arrays have one element per batch, in the order in which they were yielded."""
 
-    making_cpu: np.ndarray  # fetch and collate, on a core
-    making_wait: np.ndarray  # ... and the rest of the wall time
-    sending: np.ndarray  # a task, from main to a worker that waits for it
-    pickling: np.ndarray  # a batch, from its worker to a reader that waits for it
-    unpickling: np.ndarray
-    pinning_cpu: np.ndarray
-    pinning_wait: np.ndarray
-    drawing: np.ndarray  # keys, by main
-    handling: float  # the loader's own bookkeeping in main, per batch
-    training: np.ndarray  # the step with the batch
-    trains_on: float  # the share of it that needs a core, 0 to 1
-    helpers: float  # other threads of main that compute with it meanwhile, on average
-    others: float  # threads of other programs that compute all the time
-    pins: bool
-    starting: float  # main's time for each worker it starts
-    preparing_cpu: float  # a worker, from its start until it waits for its first task
-    preparing_wait: float
-    warming_cpu: float  # how much longer a worker takes for its first batch than for others: on a core ...
-    warming_wait: float  # ... and the rest
-    warms_again: bool  # in each epoch, even if its process persists: an iterable dataset's __iter__
-    stopping: float  # main's time for each worker at the end
-    left: int  # epochs that main left before their end: persistent workers, too, must finish what they make
-    batches: int  # of an epoch
-    epochs: int
-    cores: float  # of the machine
-    setting: Setting  # as recorded
-    shares_tensors: bool  # as torch's loader does: see in_setting
+    def __init__(self, measures: Measures) -> None:
+        """What the trace shows. ValueError: fewer than two batches were made and yielded."""
+        tasks = measures.tasks
+        had = np.flatnonzero((tasks["yielded"] >= 0) & (tasks["collate_end"] >= 0))
+        if len(had) < 2:
+            raise ValueError("fewer than two batches were made and yielded: too few to predict others")
+        rows = tasks[had[np.lexsort((tasks["yielded"][had], epoch_ids(tasks)[had]))]]
+        self.epochs = len(np.unique(epoch_ids(rows)))
+        self.batches = -(-len(rows) // self.epochs)  # of an epoch
+        self.cores = float(measures.trace.about.get("cpus") or 1)  # of a simulated machine perhaps a part of one
+        self.others = cores.cores_of_others(measures)  # threads of other programs that compute all the time
+        self.setting = recorded_setting(measures)
+        self.shares_tensors = measures.config.get("package") == "torch.utils.data"  # see in_setting
+        self._note_making(measures, rows)
+        self._note_messages(measures, rows)
+        self._note_main(measures, rows)
+        self._note_workers(measures)
+
+    def _note_making(self, measures: Measures, rows: np.ndarray) -> None:
+        """Fetching and collating. A worker's extra time for its first batch (it imports, opens files, fills caches) is
+        kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
+        wall = _seconds(rows, "fetch_begin", "collate_end")
+        cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
+        first = np.isin(rows["fetch_begin"], measures.first_batches["fetch_begin"]) & (rows["worker"] >= 0)
+        self.warming_cpu = self.warming_wait = 0.0  # how much longer a first batch takes: on a core, and the rest
+        if first.any() and (~first).any() and wall[first].min() > np.percentile(wall[~first], 90):
+            more = wall[first].min() - np.median(wall[~first])
+            self.warming_cpu = float(np.clip(cpu[first].min() - np.median(cpu[~first]), 0, more))
+            self.warming_wait = float(more - self.warming_cpu)
+        # In each epoch, even if its process persists: an iterable dataset's __iter__.
+        self.warms_again = bool((measures.tasks["stream_end"] >= 0).any())
+        wait = np.maximum(0, wall - cpu - self.warming_wait * first)
+        cpu = np.maximum(0, cpu - self.warming_cpu * first)
+        in_programs = wait * min(1.0, cores.beside_making(measures) / SECOND / max(wait.sum(), 1e-9))
+        self.making_cpu = cpu + in_programs  # on a core
+        self.making_wait = wait - in_programs  # ... and the rest of the wall time
+
+    def _note_messages(self, measures: Measures, rows: np.ndarray) -> None:
+        pinning = _seconds(rows, "pin_begin", "pin_end")
+        self.sending = on_their_way(measures, rows, Queue.INDEX)  # a task, from main to a worker that waits for it
+        # A batch, from its worker to a reader that waits for it, and the reader's unpickling.
+        self.pickling = on_their_way(measures, rows, Queue.RESULT)
+        begin, end = rows["result_arrived"], rows["result_got"]
+        self.unpickling = _filled((end - begin) / SECOND, (begin >= 0) & (end >= 0))
+        self.pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
+        self.pinning_wait = pinning - self.pinning_cpu
+        self.pins = bool((rows["pin_begin"] >= 0).any())
+
+    def _note_main(self, measures: Measures, rows: np.ndarray) -> None:
+        """By samples, where there are some: what main computes in its training steps, and other threads meanwhile."""
+        self.drawing = _seconds(rows, "keys_begin", "keys_drawn")
+        self.handling = measures.spent[MainTime.HANDLING] / SECOND / len(rows)  # its bookkeeping, per batch
+        self.training = _seconds(rows, "yielded", "asked")
+        self.trains_on, self.helpers = 1.0, 0.0  # the share of it that needs a core; other threads of main, on average
+        if (measures.trace.samples["pid"] == measures.main_pid).sum() < FEWEST:
+            return
+        main, made = [measures.main_pid], rows[rows["worker"] < 0]
+        own = cores.used(measures, main, "main_cpu", within=measures.run)
+        computed = own / SECOND - float(_cpu(made, "fetch_cpu", "collate_cpu", "pin_cpu").sum())
+        computed -= sum(measures.spent[use] * share for use, share in ON_CORE.items()) / SECOND
+        self.trains_on = float(np.clip(computed / max(float(self.training.sum()), 1e-9), 0, 1))
+        self.helpers = max(0.0, cores.used(measures, main, "cpu", "main_cpu", within=measures.run) / max(own, 1.0))
+
+    def _note_workers(self, measures: Measures) -> None:
+        """How they start and end."""
+        tasks, started = measures.tasks, sum(each.num_workers for each in measures.iterators)
+        preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)  # until it waits for its first task
+        # All workers share the cores as they start: the simulated machine adds the waiting for these.
+        crowded = max(1.0, (measures.num_workers + self.others) / self.cores)
+        self.starting = _between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED)  # main's time for each
+        self.preparing_cpu = min(_before_first_batch(measures), preparing)
+        self.preparing_wait = max(0.0, preparing - crowded * self.preparing_cpu)
+        self.stopping = measures.spent[MainTime.SHUTDOWN] / SECOND / max(1, started)  # main's time for each
+        owed = (tasks["index_put"] >= 0) & (tasks["yielded"] < 0) & (tasks["stream_end"] < 0)
+        # Epochs that main left before their end: persistent workers, too, must finish what they make.
+        self.left = len(np.unique(epoch_ids(tasks)[owed]))
+
+    def but(self, **others: Any) -> Durations:
+        """The same, with other values for some."""
+        found = copy.copy(self)
+        vars(found).update(others)
+        return found
 
     def __len__(self) -> int:
         return len(self.training)
@@ -99,15 +154,14 @@ class Durations:
         if len(self) <= most:
             return self
         begin = (len(self) - most) // 2
-        return replace(self, **{name: value[begin : begin + most] for name, value in self.arrays().items()})
+        return self.but(**{name: value[begin : begin + most] for name, value in self.arrays().items()})
 
     def in_setting(self, workers: int) -> Durations:
         """As they would be with that many workers, if none were recorded."""
         if self.setting.num_workers or not workers or not self.shares_tensors:
             return self
         hop = np.full(len(self), HOP)
-        return replace(
-            self,
+        return self.but(
             making_cpu=self.making_cpu + BATCH_MADE,
             training=self.training + BATCH_USED,
             handling=self.handling * HANDLED,
@@ -118,51 +172,6 @@ class Durations:
             preparing_cpu=PREPARING,
             stopping=STOPPING,
         )
-
-
-def durations(measures: Measures) -> Durations:
-    """What the trace shows of this loader. ValueError: fewer than two batches were made and yielded."""
-    tasks, ids = measures.tasks, epoch_ids(measures.tasks)
-    left = ids[(tasks["index_put"] >= 0) & (tasks["yielded"] < 0) & (tasks["stream_end"] < 0)]
-    had = np.flatnonzero((tasks["yielded"] >= 0) & (tasks["collate_end"] >= 0))
-    if len(had) < 2:
-        raise ValueError("fewer than two batches were made and yielded: too few to predict others")
-    rows = tasks[had[np.lexsort((tasks["yielded"][had], ids[had]))]]
-    pinning = _seconds(rows, "pin_begin", "pin_end")
-    pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
-    preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)
-    preparing_cpu = min(_before_first_batch(measures), preparing)
-    there, others = float(measures.trace.about.get("cpus") or 1), cores.cores_of_others(measures)
-    # All workers share the cores as they start: the simulated machine adds the waiting for these.
-    crowded = max(1.0, (measures.num_workers + others) / there)
-    epochs = len(np.unique(epoch_ids(rows)))
-    pickling, unpickling = of_batches(measures, rows)
-    started = sum(each.num_workers for each in measures.iterators)
-    return Durations(
-        **_making(measures, rows),
-        **_computing(measures, rows),
-        sending=on_their_way(measures, rows, Queue.INDEX),
-        pickling=pickling,
-        unpickling=unpickling,
-        pinning_cpu=pinning_cpu,
-        pinning_wait=pinning - pinning_cpu,
-        drawing=_seconds(rows, "keys_begin", "keys_drawn"),
-        handling=measures.spent[MainTime.HANDLING] / SECOND / len(rows),
-        training=_seconds(rows, "yielded", "asked"),
-        others=others,
-        pins=bool((rows["pin_begin"] >= 0).any()),
-        starting=_between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED),
-        preparing_cpu=preparing_cpu,
-        preparing_wait=max(0.0, preparing - crowded * preparing_cpu),
-        warms_again=bool((tasks["stream_end"] >= 0).any()),
-        stopping=measures.spent[MainTime.SHUTDOWN] / SECOND / started if started else 0.0,
-        left=len(np.unique(left)),
-        batches=-(-len(rows) // epochs),
-        epochs=epochs,
-        cores=there,  # a simulated machine may have a part of one
-        setting=recorded_setting(measures),
-        shares_tensors=measures.config.get("package") == "torch.utils.data",
-    )
 
 
 def recorded_setting(measures: Measures) -> Setting:
@@ -182,44 +191,6 @@ def _seconds(rows: np.ndarray, begin: str, end: str) -> np.ndarray:
 
 def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
     return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
-
-
-def _making(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    """Fetching and collating. A worker's extra time for its first batch (it imports, opens files, fills caches) is
-    kept apart if it is clear: if each first batch took longer than nine in ten of the others."""
-    wall = _seconds(rows, "fetch_begin", "collate_end")
-    cpu = np.minimum(_cpu(rows, "fetch_cpu", "collate_cpu"), wall)
-    first = np.isin(rows["fetch_begin"], measures.first_batches["fetch_begin"]) & (rows["worker"] >= 0)
-    warming_cpu = warming_wait = 0.0
-    if first.any() and (~first).any() and wall[first].min() > np.percentile(wall[~first], 90):
-        more = wall[first].min() - np.median(wall[~first])
-        warming_cpu = float(np.clip(cpu[first].min() - np.median(cpu[~first]), 0, more))
-        warming_wait = float(more - warming_cpu)
-    cpu, wait = np.maximum(0, cpu - warming_cpu * first), np.maximum(0, wall - cpu - warming_wait * first)
-    in_programs = wait * min(1.0, cores.beside_making(measures) / SECOND / max(wait.sum(), 1e-9))
-    return {
-        "making_cpu": cpu + in_programs,
-        "making_wait": wait - in_programs,
-        "warming_cpu": warming_cpu,
-        "warming_wait": warming_wait,
-    }
-
-
-def _computing(measures: Measures, rows: np.ndarray) -> dict[str, Any]:
-    """What computes beside the making of batches, by samples: main in its training steps, for example."""
-    main = measures.main_pid
-    if (measures.samples["pid"] == main).sum() < FEWEST:
-        return {"trains_on": 1.0, "helpers": 0.0}
-    own = cores.used(measures, [main], "main_cpu", within=measures.run)
-    made = rows[rows["worker"] < 0]
-    computed = own - sum(measures.spent[use] * share for use, share in ON_CORE.items())
-    computed -= sum(float(np.maximum(made[name], 0).sum()) for name in ("fetch_cpu", "collate_cpu", "pin_cpu"))
-    beside = cores.used(measures, [main], "cpu", "main_cpu", within=measures.run)
-    trained = max(float(_seconds(rows, "yielded", "asked").sum()), 1e-9)
-    return {
-        "trains_on": float(np.clip(computed / SECOND / trained, 0, 1)),
-        "helpers": max(0.0, beside / max(own, 1.0)),
-    }
 
 
 def _between(measures: Measures, begin: Kind, end: Kind) -> float:
@@ -242,25 +213,13 @@ def on_their_way(measures: Measures, rows: np.ndarray, queue: Queue) -> np.ndarr
     """From the put of each message until its reader has it. How long a message is in its pipe shows only if the reader
     waited for it (and when it is put there is not recorded by torch's feeders): the others are taken to be as these."""
     name = queue.name.lower()
-    put, arrived = rows[f"{name}_put"], _arrived(rows, queue)
+    put, arrived = rows[f"{name}_put"], rows[f"{name}_arrived"]
+    arrived = np.where(arrived >= 0, arrived, rows[f"{name}_got"])
     return _filled((arrived - put) / SECOND, (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived))
-
-
-def of_batches(measures: Measures, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From a worker's put of each batch until main has read it, and main's unpickling."""
-    begin, end = rows["result_arrived"], rows["result_got"]
-    unpickling = _filled((end - begin) / SECOND, (begin >= 0) & (end >= 0))
-    return on_their_way(measures, rows, Queue.RESULT), unpickling
 
 
 def _filled(lengths: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.where(known, lengths, np.resize(lengths[known], len(lengths))) if known.any() else np.zeros(len(lengths))
-
-
-def _arrived(rows: np.ndarray, queue: Queue) -> np.ndarray:
-    """When the reader of a queue had each message (ns); -1: not known."""
-    name = queue.name.lower()
-    return np.where(rows[f"{name}_arrived"] >= 0, rows[f"{name}_arrived"], rows[f"{name}_got"])
 
 
 def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
@@ -270,10 +229,7 @@ def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndar
     begins = np.full(len(rows), np.iinfo(np.int64).max)
     np.minimum.at(begins, epochs, put)
     for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
-        groups = [
-            measures.trace.index.group(each.number, Kind.WAIT, queue, consumer).array for each in measures.iterators
-        ]
-        waits = np.sort(measures.time[np.concatenate(groups)])
+        waits = np.sort(measures.time[np.concatenate(measures.groups(Kind.WAIT, queue, consumer))])
         mine = np.flatnonzero((arrived >= 0) & ((rows["worker"] == consumer) | (consumer == NO_WORKER)))
         mine = mine[np.argsort(arrived[mine])]
         since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]

@@ -5,7 +5,7 @@ A number is promised only where the replay of the recorded setting itself is off
 should save; otherwise the advice says in which direction to go. Where that part is less than any replay can be off by,
 nothing is advised. And nothing is promised that the trace contradicts: an option saves no more than the cost of the
 causes that it can cure, the recorded number of workers does not make batches in less time than it took, and where
-workers wait for each other, no more are advised.
+workers wait for each other, no more are advised; nor where other programs have the cores, and then without a number.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure import culprits
-from tracing.analysis.measure.cores import cores_are_the_limit, making_waits
+from tracing.analysis.measure.cores import cores_are_the_limit, crowded, making_waits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.waited import MATTERS, Judgement, Verdict
-from tracing.analysis.whatif.durations import SECOND, Durations, Setting, durations
-from tracing.analysis.whatif.replay import fitted, replay_load
+from tracing.analysis.whatif.durations import SECOND, Durations, Setting
+from tracing.analysis.whatif.replay import Replay, fitted
 from tracing.trace.words import duration
 
 MOST = 1000  # batches of a longer trace that are replayed
@@ -57,7 +57,7 @@ def changes(measures: Measures, judgement: Judgement) -> list[Change]:
     return [replays.advice(each) for each in replays.best_first()]
 
 
-def kept(measures: Measures, judgement: Judgement) -> tuple[str, ...]:
+def kept(judgement: Judgement) -> tuple[str, ...]:
     """Options not to change: a replay does not know what the workers wait for, or how a stream would be divided."""
     if judgement.verdict is Verdict.SHARES:
         return tuple(CURES)
@@ -68,13 +68,13 @@ class Replays:
     """Replays of one load, each setting once."""
 
     def __init__(self, measures: Measures, judgement: Judgement) -> None:
-        self.measures, self.judgement = measures, judgement
-        whole = durations(measures)
+        self.measures, self.judgement, self.crowded = measures, judgement, crowded(measures) > 0
+        whole = Durations(measures)
         self.was, self.recorded = whole.setting, len(whole)
         self.batches = whole.batches * whole.epochs  # that a replay stands for
         self.times = fitted(whole.excerpt(MOST))
         self.making = float((whole.making_cpu + whole.making_wait).sum())  # by all workers together (s)
-        self.run = functools.cache(functools.partial(replay_load, self.times))
+        self.run = functools.cache(functools.partial(Replay, self.times))
         self.off = self.taken(self.was) / (measures.total / SECOND) - 1  # above 0: the replay is slower
 
     def taken(self, setting: Setting) -> float:
@@ -97,7 +97,7 @@ class Replays:
 
     def best_first(self) -> list[Setting]:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
-        keep = kept(self.measures, self.judgement)
+        keep = kept(self.judgement)
         found = [each for name in CURES if name not in keep for each in self._best_value(name)]
         found.sort(key=self.share_saved, reverse=True)
         return [each for each in found if self.share_saved(each) >= abs(self.off)]
@@ -114,8 +114,8 @@ class Replays:
     def _values(self, name: str) -> list[Any]:
         """Other values of an option, the cheapest first; none, if it could cure too little."""
         workers, tried = self.was.num_workers, number_of_workers(self.measures, self.times)
-        # Workers wait: whether what they wait for serves more of them is not known.
-        unknown = workers > 0 and making_waits(self.measures)
+        # Whether more workers are served, by the cores or by what they wait for, is not known.
+        unknown = self.crowded or (workers > 0 and making_waits(self.measures))
         if culprits.workers_differ(self.measures):
             tried = [each for each in tried if each == 0]
         values: dict[str, list[Any]] = {
@@ -133,9 +133,9 @@ class Replays:
         saves = int(share * self.measures.total)
         instead = f" instead of {was}" if type(was) is int and self.was.num_workers else ""
         words = f"{name}={new[name]}{instead}{self._why(setting)}"
-        if abs(self.off) > PART * share:
-            unsure = f"by some {share:.0%}; a replay is off by {abs(self.off):.0%}"
-            return Change(f"{words} should help ({unsure}).", new, None)
+        if self.crowded or abs(self.off) > PART * share:
+            unsure = "other programs use the cores" if self.crowded else f"a replay is off by {abs(self.off):.0%}"
+            return Change(f"{words} should help (by some {share:.0%}; {unsure}).", new, None)
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
         return Change(f"{words} should save about {duration(saves)} ({rates}).", new, saves)

@@ -19,7 +19,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -112,7 +111,7 @@ class Load:
     def __init__(self, times: Durations, setting: Setting, epochs: int) -> None:
         self.setting, self.epochs = setting, epochs
         # An array's numbers are slow to read one by one.
-        self.times = replace(times, **{name: each.tolist() for name, each in times.arrays().items()})
+        self.times = times.but(**{name: each.tolist() for name, each in times.arrays().items()})
         self.machine = Machine(times.cores, times.others)
         self.index_queues: list[Messages] = []
         self.result_queue = self.data_queue = Messages(self.machine)  # the pin thread has a queue of its own
@@ -217,34 +216,30 @@ class Load:
         yield from self.hand_out()
 
 
-@dataclass(frozen=True)
-class ReplayTimes:
-    """How long a replay took, in seconds; extrapolated to as many batches and epochs as were recorded."""
+class Replay:
+    """How long the batches of `times` take in this setting, in seconds, on a machine with as many cores as recorded;
+    extrapolated to as many batches and epochs as were recorded."""
 
-    total: float  # all epochs
-    trained: float  # training steps, of that
-    making: float  # of a batch on average, without what only the first ones take
-    training: float  # of a step on average
-
-
-def replay_load(times: Durations, setting: Setting) -> ReplayTimes:
-    """Load all the batches of `times` in this setting, on a machine with as many cores as recorded."""
-    times = times.in_setting(setting.num_workers)
-    epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
-    load = Load(times, setting, epochs)
-    load.machine.run(load.main())
-    yielded = np.array(load.yielded).reshape(epochs, len(times))
-    asked = np.array(load.asked).reshape(epochs, len(times))
-    steps = asked - yielded
-    waited = np.diff(load.ended, prepend=0.0) - steps.sum(axis=1)
-    waited += (times.batches - len(times)) * _waiting(yielded, asked, setting)
-    waited[1:] += times.warms_again * (times.warming_cpu + times.warming_wait)
-    trained = steps.mean(axis=1) * times.batches
-    weights = np.append(np.ones(epochs - 1), times.epochs - epochs + 1)
-    stops = max(1, times.left) if setting.persistent_workers else times.epochs
-    total = float((trained + np.maximum(0, waited)) @ weights) + stops * setting.num_workers * times.stopping
-    making = load.making - max(1, setting.num_workers) * (times.warming_cpu + times.warming_wait)
-    return ReplayTimes(total, float(trained @ weights), making / yielded.size, float(steps.mean()))
+    def __init__(self, times: Durations, setting: Setting) -> None:
+        times = times.in_setting(setting.num_workers)
+        epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
+        load = Load(times, setting, epochs)
+        load.machine.run(load.main())
+        yielded = np.array(load.yielded).reshape(epochs, len(times))
+        asked = np.array(load.asked).reshape(epochs, len(times))
+        steps = asked - yielded
+        waited = np.diff(load.ended, prepend=0.0) - steps.sum(axis=1)
+        waited += (times.batches - len(times)) * _waiting(yielded, asked, setting)
+        warming = times.warming_cpu + times.warming_wait
+        waited[1:] += times.warms_again * warming
+        trained = steps.mean(axis=1) * times.batches
+        weights = np.append(np.ones(epochs - 1), times.epochs - epochs + 1)
+        stops = max(1, times.left) if setting.persistent_workers else times.epochs
+        self.total = float((trained + np.maximum(0, waited)) @ weights) + stops * setting.num_workers * times.stopping
+        self.trained = float(trained @ weights)  # training steps, of that
+        # Of a batch on average, without what only the first ones take.
+        self.making = (load.making - max(1, setting.num_workers) * warming) / yielded.size
+        self.training = float(steps.mean())  # of a step on average
 
 
 def _waiting(yielded: np.ndarray, asked: np.ndarray, setting: Setting) -> np.ndarray:
@@ -267,14 +262,14 @@ def fitted(times: Durations) -> Durations:
         return times
     most = times.making_wait.mean()
     making, training, wait = times.making_cpu.mean() + most, times.training.mean(), 0.0
-    found = replace(times, making_wait=np.zeros(len(times)))
+    found = times.but(making_wait=np.zeros(len(times)))
     for _ in range(ROUNDS):
-        run = replay_load(found, times.setting)
+        run = Replay(found, times.setting)
         missing = float(np.clip(making - run.making, -wait, most - wait))
         faster = min(1.0, training / run.training) if run.training and times.trains_on else 1.0
         if abs(missing) <= EXACT * making and faster >= 1 - EXACT:
             break
         wait += missing
         share = wait / most if most else 0.0
-        found = replace(found, making_wait=share * times.making_wait, training=faster * found.training)
+        found = found.but(making_wait=share * times.making_wait, training=faster * found.training)
     return found

@@ -13,12 +13,12 @@ Legend
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.cores import ALL_CORES
 from tracing.analysis.measure.measures import NO_LOADER, Measures
 from tracing.analysis.measure.run_end import ended_early, most_important_first
-from tracing.analysis.measure.waited import Judgement, judge
+from tracing.analysis.measure.waited import Judgement
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Setting
 from tracing.analysis.whatif.promises import FEWER, Replays, kept, number_of_workers
@@ -39,19 +39,22 @@ class Prediction:
     busy: float  # cores, on average
 
 
-@dataclass
 class WhatIf:
     """`str()` is its text."""
 
-    path: str  # of the trace
-    loader: int
-    rows: list[Prediction]
-    recorded: Prediction  # as measured
-    best: Prediction
-    cores: float  # of the machine
-    replayed: int  # batches, of ...
-    batches: int  # ... those recorded
-    notes: list[str] = field(default_factory=list)  # what is not known, or was chosen
+    def __init__(self, replays: Replays, rows: list[Prediction]) -> None:
+        measures, times = replays.measures, replays.times
+        rate = replays.recorded * 1e9 / measures.total
+        in_loader = measures.in_loader.total / measures.total
+        self.path = str(measures.trace.path)  # of the trace
+        self.loader = measures.loader
+        self.rows = rows
+        self.recorded = Prediction(replays.was, rate, in_loader, times.cpu * rate)  # as measured
+        self.best = best(rows, times.cores)
+        self.cores = times.cores  # of the machine
+        self.replayed = len(times)  # batches, of ...
+        self.batches = replays.recorded  # ... those recorded
+        self.notes = _notes(self, measures, replays.judgement)  # what is not known, or was chosen
 
     def __getitem__(self, setting: Setting) -> Prediction:
         """The prediction for a setting. KeyError: it was not among those tried."""
@@ -100,28 +103,17 @@ def whatif(
     if not measured:
         raise ValueError(NO_LOADER)
     measures = measured[0]
-    judgement = judge(measures)
+    judgement = Judgement(measures)
     replays = Replays(measures, judgement)
     was, times = replays.was, replays.times
-    likely = [was.num_workers] if "num_workers" in kept(measures, judgement) else number_of_workers(measures, times)
+    likely = [was.num_workers] if "num_workers" in kept(judgement) else number_of_workers(measures, times)
     workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
     prefetch = [*PREFETCH, was.prefetch_factor]
     prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
     grid = [replace(was, num_workers=each, prefetch_factor=ahead) for each in workers if each for ahead in prefetch]
     grid += [Setting(0)] * (0 in workers)  # without workers the other options mean nothing
     rows = [prediction(replays, setting) for setting in sorted({was, *grid})]
-    rate = replays.recorded * 1e9 / measures.total
-    found = WhatIf(
-        path=str(trace.path),
-        loader=measures.loader,
-        rows=rows,
-        recorded=Prediction(was, rate, measures.in_loader.total / measures.total, times.cpu * rate),
-        best=best(rows, times.cores),
-        cores=times.cores,
-        replayed=len(times),
-        batches=replays.recorded,
-    )
-    found.notes += _notes(found, measures, judgement)
+    found = WhatIf(replays, rows)
     if others:
         found.notes.append(f"Of {others + 1} loaders this is number {found.loader}, which costs main most.")
     return found
@@ -163,7 +155,7 @@ def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]
     unknown = f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do."
     early = "The run ended early: in a longer one the start-up has less weight than in these predictions."
     inexact = f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
-    fixed = "num_workers" in kept(measures, judgement)
+    fixed = "num_workers" in kept(judgement)
     notes = {unknown: fixed, early: ended_early(measures), inexact: abs(found.off) > OFF}
     return [note for note, holds in notes.items() if holds]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tracing
 from tracing.cli.arguments import add_command, add_part, add_trace, load, part_of, suffix_of, usage_errors
-from tracing.ranks.ranks import open_ranks
+from tracing.ranks.ranks import Ranks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def timeline(args: argparse.Namespace) -> None:
 
 def draw_timeline(args: argparse.Namespace) -> Figure:
     """One process, or all of them."""
-    ranks = None if args.process is not None else open_ranks(args.trace)
+    ranks = None if args.process is not None else Ranks(args.trace)
     if ranks is not None and len(ranks.all) > 1:
         return tracing.timeline(ranks, **part_of(args))
     trace = ranks.all[0].trace if ranks else load(args)

@@ -6,7 +6,6 @@ something else, VERSION goes up.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -54,8 +53,8 @@ def header(trace: Trace) -> dict[str, Any]:
         "clocked": CLOCKED,
         "kinds": {kind.name: kind.value for kind in Kind},
         "messages": {str(task): name for task, name in LABELS.items()},
-        "actors": [dataclasses.asdict(actor) for actor in trace.actors],
-        "loaders": [dataclasses.asdict(loader) for loader in loaders],
+        "actors": [vars(actor) for actor in trace.actors],
+        "loaders": [vars(loader) for loader in loaders],
         "sources": {kind: [site._asdict() for site in sites] for kind, sites in emit_sites().items()},
     }
 

@@ -32,7 +32,7 @@ from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
 from tracing.views.export.slices import GUARD, LAST, events_of, slices_of, times_of
-from tracing.views.queue_moves import came_early, closing, fifo, stepped
+from tracing.views.queue_contents import Stays, queue_stays, reorder_stays
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -267,29 +267,18 @@ def counters(trace: Trace) -> Iterator[str]:
         if len(main) == 0 or iterator.num_workers == 0:
             continue
         pid = trace.actors[int(trace.events["actor"][main[0]])].pid
-        for name, (enter, leave) in _contents(trace, iterator).items():
-            what = "messages" if name != REORDER_BUFFER else "batches"
-            head = f'{{"ph":"C","name":"{name}{after}","pid":{pid},"tid":{pid},"ts":'
-            times, depths = _depths(trace, iterator, enter, leave)
-            for ts, depth in zip(_us(times), depths.tolist(), strict=True):
+        for each in _contents(trace, iterator):
+            what = "messages" if each.name != REORDER_BUFFER else "batches"
+            head = f'{{"ph":"C","name":"{each.name}{after}","pid":{pid},"tid":{pid},"ts":'
+            times, depths = each.depth()
+            for ts, depth in zip(_us(times - trace.start), depths.tolist(), strict=True):
                 yield f'{head}{ts},"args":{{"{what}":{depth}}}}}'
 
 
-def _contents(trace: Trace, iterator: IndexedIterator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """name -> the events at which something entered, and those at which it left."""
+def _contents(trace: Trace, iterator: IndexedIterator) -> list[Stays]:
+    """Of each queue that was used, and of the reorder buffer."""
     workers = range(iterator.num_workers)
     queues = [(f"{QUEUE_NAMES[queue]} {w}", queue, w) for queue in (Queue.INDEX, Queue.RESULT) for w in workers]
     queues.append((QUEUE_NAMES[Queue.DATA], Queue.DATA, -1))
-    found = {name: fifo(trace, iterator, queue, worker) for name, queue, worker in queues}
-    return {name: each for name, each in found.items() if len(each[0])} | {REORDER_BUFFER: came_early(trace, iterator)}
-
-
-def _depths(
-    trace: Trace, iterator: IndexedIterator, enter: np.ndarray, leave: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """At every change: ns after the start, depth; 0 from the end of the shutdown on."""
-    positions, depths = stepped(enter, leave[leave != NEVER])
-    closed = closing(trace, iterator)
-    if closed >= 0 and len(depths) and depths[-1]:
-        positions, depths = np.append(positions, closed), np.append(depths, 0)
-    return trace.events["time"][positions] - trace.start, depths
+    found = [queue_stays(trace, [iterator], queue, [worker], name) for name, queue, worker in queues]
+    return [*(each for each in found if len(each.enter)), reorder_stays(trace, [iterator])]

@@ -27,7 +27,7 @@ from tracing.views.live.outputs import FullScreen, PlainLines
 from tracing.views.live.panels import Moment, plain, render
 from tracing.views.live.playback import Clock
 from tracing.views.live.ranks import Processes
-from tracing.views.live.recent import Recent, choose, recent
+from tracing.views.live.recent import Recent, choose
 from tracing.views.main_time import main_in_words
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.restore import exit_on_sigterm
@@ -87,7 +87,7 @@ def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
             begin, cpu = time.monotonic(), time.thread_time()
             state, now = processes.look()
             source = processes.source
-            facts = recent(source.trace, state, now, shown)
+            facts = Recent(source.trace, state, now, shown)
             shown, facts.limit, facts.stuck = facts.loader, source.limit, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
             screen.show(Moment(state, facts, processes.path.name, processes.mode, keys, help, processes.lines(now)))

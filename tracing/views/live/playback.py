@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.measure.measures import measure
-from tracing.analysis.measure.waited import judge
+from tracing.analysis.measure.waited import Judgement
 from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.views.live.event_lines import stuck_in_words
@@ -28,7 +28,7 @@ Clock = Callable[[], int]  # ns
 def verdict(trace: Trace) -> str:
     """The report's, of the loader that took most of main's time; "" without one."""
     costly = max(measure(trace), key=lambda each: each.in_loader.total, default=None)
-    return "" if costly is None else f"so far {judge(costly).verdict.value}"
+    return "" if costly is None else f"so far {Judgement(costly).verdict.value}"
 
 
 class Live:

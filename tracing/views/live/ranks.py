@@ -19,7 +19,7 @@ from tracing.trace.trace import Trace, load
 from tracing.trace.words import duration
 from tracing.views.live.panels import STYLES
 from tracing.views.live.playback import CHECK_PERIOD, STILL, Clock, Live, Replay
-from tracing.views.live.recent import choose, recent
+from tracing.views.live.recent import Recent, choose
 from tracing.views.terminal.layout import BAD, BOLD, DIM, PLAIN, Line, fit, text
 
 LINE_PERIOD = 500_000_000  # ns between two looks at a process that is not opened
@@ -89,7 +89,7 @@ def _in_words(trace: Trace, now: int, live: bool) -> Line:
     loader = choose(state) if state is not None else None
     if state is None or loader is None:
         return [text("has not begun to load", DIM)]
-    facts, since = recent(trace, state, now), now - loader.main.since
+    facts, since = Recent(trace, state, now), now - loader.main.since
     style = BAD if loader.alive and since > STILL else STYLES.get(loader.main.status, PLAIN)
     return [
         *fit([text(loader.main.status.value, style)], 14),

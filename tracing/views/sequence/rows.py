@@ -10,7 +10,6 @@ Legend
 from __future__ import annotations
 
 import enum
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
-from tracing.trace.event_index import Lane
+from tracing.trace.event_index import NEVER, Lane
 from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.kinds import NOTED
 from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
 from tracing.trace.words import QUEUE_NAMES, duration
+from tracing.views.queue_contents import closing, fifo
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -75,7 +75,6 @@ class Note:
     begin: int  # position of its event
     column: str
     kind: Kind
-    worker: int  # the worker that it concerns, -1 for none
     words: Sentence
 
 
@@ -219,7 +218,7 @@ class IteratorRows:
         self.trace, self.number, self.index = trace, number, trace.index
         self.iterator = trace.index.iterators[number]
         self.workers = range(self.iterator.num_workers)
-        self.closed = self.index.group(number, Kind.SHUTDOWN_END).last(len(trace))  # -1: its queues still exist
+        self.closed = closing(trace, self.iterator)
         self.pinned = len(self.index.lane(number, Lane.PIN)) > 0
         self.columns = [MAIN, *([PIN] if self.pinned else []), *(f"worker {worker}" for worker in self.workers)]
 
@@ -237,20 +236,18 @@ class IteratorRows:
         yield from self._notes(Lane.MAIN, -1, MAIN)
 
     def _arrows(self, queue: Queue, worker: int, source: str, target: str) -> Iterator[Arrow]:
-        """Queues are first in, first out, so the n-th got takes the n-th put."""
-        begins, ends = (self.index.group(self.number, kind, queue, worker).array for kind in (Kind.PUT, Kind.GOT))
-        seen = slice(int(ends.searchsorted(self.first)), int(begins.searchsorted(self.until, "right")))
-        if len(ends) < seen.stop and self.iterator.last() < self.first:
-            return  # they were not taken, and never will be
-        begins, ends = begins[seen], ends[seen]
-        tasks = self.trace.events["task"]
-        labels = [label(task) for task in tasks[begins].tolist()]
-        for begin, end, message in itertools.zip_longest(begins.tolist(), ends.tolist(), labels):
-            if end is None:
-                delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
-            else:
+        begins, ends = fifo(self.trace, self.iterator, queue, worker)
+        if self.iterator.last() < self.first:
+            return  # what is there was not taken, and never will be
+        seen, tasks = (ends >= self.first) & (begins <= self.until), self.trace.events["task"]
+        for begin, end in zip(begins[seen].tolist(), ends[seen].tolist(), strict=True):
+            taken = end != NEVER
+            if taken:
                 delivery = Delivery.BROKEN if tasks[end] == NO_TASK else Delivery.TAKEN
-            yield Arrow(begin, -1 if end is None else end, source, target, message, QUEUE_NAMES[queue], delivery)
+            else:
+                delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
+            message = label(int(tasks[begin]))
+            yield Arrow(begin, end if taken else -1, source, target, message, QUEUE_NAMES[queue], delivery)
 
     def _notes(self, lane: Lane, worker: int, column: str) -> Iterable[Note]:
         positions = self.index.lane(self.number, lane, worker).array
@@ -260,7 +257,7 @@ class IteratorRows:
             event = self.trace.events[position]
             kind = KINDS[int(event["kind"])]
             words = sentence(event, _error(self.trace, position) if kind is Kind.ERROR_RAISED else "")
-            yield Note(position, column, kind, int(event["worker"]), words)
+            yield Note(position, column, kind, words)
 
 
 def _error(trace: Trace, position: int) -> str:

@@ -36,7 +36,7 @@ from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, 
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
 from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
-from tracing.views.timeline.window import View, select
+from tracing.views.timeline.window import View
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -70,7 +70,7 @@ def timeline(
     Raises ValueError when there is nothing to draw: no such loader, epoch or batch, or an empty window; IndexError for
     a note at an event that does not exist.
     """
-    view = select(trace, start, end, batches, loader, epoch)
+    view = View(trace, start, end, batches, loader, epoch)
     noted = [note(trace, event, words) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(view), *noted], key=lambda mark: mark.time)

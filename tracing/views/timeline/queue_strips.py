@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 
 from minidl.events import Queue
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
+from tracing.views.queue_contents import Stays, binned, queue_stays, reorder_stays
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale, bars, number
-from tracing.views.timeline.queue_contents import Stays, binned, queue_stays, reorder_stays
 from tracing.views.timeline.spans import NO_BATCH
 from tracing.views.timeline.window import View
 

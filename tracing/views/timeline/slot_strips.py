@@ -11,33 +11,34 @@ is gone. A trace in which no batch needed a slot has no such strips, nor does on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from matplotlib.axes import Axes
 
 from tracing.trace.event_index import NO_SLOT
-from tracing.views.queue_moves import closing
+from tracing.views.queue_contents import batch_of, closing
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale, bars, number
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, frame_strip
-from tracing.views.timeline.spans import batch_of
 from tracing.views.timeline.window import View
 
 ROW = 0.14  # inches
 ON_ITS_WAY = 0.35  # opacity, until main has it
 
 
-@dataclass(frozen=True)
 class SlotStrip:
     """One worker's slots: the batches that were put into them. (n,) each, times in ns."""
 
-    label: str
-    filled: np.ndarray
-    lent: np.ndarray  # when main had it
-    free: np.ndarray
-    batch: np.ndarray
-    slots: np.ndarray  # which slot each is in
+    def __init__(self, view: View, worker: int) -> None:
+        tasks = view.trace.tasks
+        filled = (tasks["loader"] == view.loader) & (tasks["worker"] == worker) & (tasks["slot_filled"] >= 0)
+        rows = tasks[filled & (tasks["slot"] != NO_SLOT) & np.isin(tasks["epoch"], view.epochs)]
+        until = np.select([np.isin(rows["epoch"], each.epochs) for each in view.iterators], _ends(view), 0)
+        self.label = f"slots of worker {worker}"
+        self.filled = rows["slot_filled"]
+        self.free = np.where(rows["slot_free"] >= 0, rows["slot_free"], until)
+        self.lent = np.where(rows["slot_lent"] >= 0, rows["slot_lent"], self.free)  # when main had it
+        self.batch = batch_of(rows["epoch"], rows["task"])
+        self.slots = rows["slot"]  # which slot each is in
 
     @property
     def rows(self) -> int:
@@ -53,19 +54,8 @@ def slot_strips(view: View) -> list[SlotStrip]:
     """None where batches are too many to be drawn one by one."""
     if view.summed or view.num_workers > MOST_SINGLE_QUEUES:
         return []
-    each = [_of_worker(view, worker) for worker in range(view.num_workers)]
+    each = [SlotStrip(view, worker) for worker in range(view.num_workers)]
     return [strip for strip in each if ((strip.free > view.begin) & (strip.filled < view.end)).any()]
-
-
-def _of_worker(view: View, worker: int) -> SlotStrip:
-    tasks = view.trace.tasks
-    filled = (tasks["loader"] == view.loader) & (tasks["worker"] == worker) & (tasks["slot_filled"] >= 0)
-    rows = tasks[filled & (tasks["slot"] != NO_SLOT) & np.isin(tasks["epoch"], view.epochs)]
-    until = np.select([np.isin(rows["epoch"], each.epochs) for each in view.iterators], _ends(view), 0)
-    free = np.where(rows["slot_free"] >= 0, rows["slot_free"], until)
-    lent = np.where(rows["slot_lent"] >= 0, rows["slot_lent"], free)
-    batch = batch_of(rows["epoch"], rows["task"])
-    return SlotStrip(f"slots of worker {worker}", rows["slot_filled"], lent, free, batch, rows["slot"])
 
 
 def _ends(view: View) -> list[np.ndarray]:

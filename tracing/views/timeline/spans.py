@@ -20,6 +20,7 @@ from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
 from tracing.trace.thread_activity import NUMBER, STATUSES, activity
+from tracing.views.queue_contents import batch_of
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -127,8 +128,3 @@ def killed_at(trace: Trace, iterators: list[Iterator], lane: Lane, worker: int =
         started = [trace.index.group(number, Kind.WORKER_STARTED, worker=worker).array for number in numbers]
         pids = {int(pid) for positions in started for pid in trace.events["value"][positions]}
     return sorted(killed[pid] for pid in pids & killed.keys())
-
-
-def batch_of(epochs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-    """The batches that these tasks are; a negative task, which is none, stays as it is."""
-    return np.where(tasks >= 0, epochs.astype(np.int64) << 32 | tasks, tasks)

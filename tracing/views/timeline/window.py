@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,17 +15,44 @@ MOST_SINGLE_BATCHES = 250  # more are summed up: bars would be narrower than thr
 BINS = 260  # of a summed-up picture: about three pixels each at 900
 
 
-@dataclass(frozen=True)
 class View:
     """What part of a trace is drawn, and how."""
 
-    trace: Trace
-    loader: int
-    iterators: list[Iterator]  # of that loader, one after the other: those seen in the window
-    tasks: np.ndarray  # rows of trace.tasks: those under way in the window
-    begin: int  # ns
-    end: int
-    left_out: int  # iterators of that loader that are not drawn: they ran at the same time as these
+    def __init__(
+        self,
+        trace: Trace,
+        start: float | None = None,
+        end: float | None = None,
+        batches: tuple[int, int] | None = None,
+        loader: int | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        """`timeline` describes the arguments. ValueError: there is nothing to draw."""
+        if len(trace) == 0:
+            raise ValueError("nothing to draw: the trace has no events")
+        found, time = trace.index.iterators_of(loader), trace.events["time"]
+        self.trace, self.loader = trace, found[0].loader
+        tasks = trace.tasks[trace.tasks["loader"] == self.loader]
+        iterators = _one_at_a_time(found, tasks, epoch)
+        self.left_out = len(found) - len(iterators)  # iterators that are not drawn: they ran at the same time as these
+        tasks = tasks[np.isin(tasks["epoch"], [number for each in iterators for number in each.epochs])]
+        begin, until = int(time[iterators[0].first()]), int(time[iterators[-1].last(len(trace))])
+        if batches is not None:
+            begin, until = _time_of(tasks, batches, iterators[0].epochs[0] if epoch is None else epoch)
+        elif epoch is not None:
+            own = time[(trace.events["loader"] == self.loader) & (trace.events["epoch"] == epoch)]
+            if len(own) == 0:
+                raise ValueError(f"nothing to draw: loader {self.loader} has no epoch {epoch} in this trace")
+            begin, until = int(own[0]), int(own[-1])
+        begin = begin if start is None else trace.start + round(start * 1e9)
+        until = until if end is None else trace.start + round(end * 1e9)
+        seen = [each for each in iterators if time[each.first()] < until and time[each.last(len(trace))] >= begin]
+        if until <= begin or not seen:
+            raise ValueError(f"nothing to draw: loader {self.loader} has no events in this window")
+        self.iterators = seen  # of that loader, one after the other
+        self.begin, self.end = begin, until  # ns
+        entered, left = _life(tasks)
+        self.tasks = tasks[(entered < until) & (left > begin)]  # rows of trace.tasks: those under way in it
 
     @property
     def num_workers(self) -> int:
@@ -44,42 +70,6 @@ class View:
     @property
     def edges(self) -> np.ndarray:
         return np.linspace(self.begin, self.end, BINS + 1)
-
-
-def select(
-    trace: Trace,
-    start: float | None,
-    end: float | None,
-    batches: tuple[int, int] | None,
-    loader: int | None,
-    epoch: int | None,
-) -> View:
-    """The loader, the window and what is in it. `timeline` describes the arguments."""
-    if len(trace) == 0:
-        raise ValueError("nothing to draw: the trace has no events")
-    found = trace.index.iterators_of(loader)
-    loader = found[0].loader
-    tasks = trace.tasks[trace.tasks["loader"] == loader]
-    iterators = _one_at_a_time(found, tasks, epoch)
-    tasks = tasks[np.isin(tasks["epoch"], [number for each in iterators for number in each.epochs])]
-    time = trace.events["time"]
-    begin, until = int(time[iterators[0].first()]), int(time[iterators[-1].last(len(trace))])
-    if batches is not None:
-        begin, until = _time_of(tasks, batches, iterators[0].epochs[0] if epoch is None else epoch)
-    elif epoch is not None:
-        own = time[(trace.events["loader"] == loader) & (trace.events["epoch"] == epoch)]
-        if len(own) == 0:
-            raise ValueError(f"nothing to draw: loader {loader} has no epoch {epoch} in this trace")
-        begin, until = int(own[0]), int(own[-1])
-    begin = begin if start is None else trace.start + round(start * 1e9)
-    until = until if end is None else trace.start + round(end * 1e9)
-    seen = [each for each in iterators if time[each.first()] < until and time[each.last(len(trace))] >= begin]
-    if until <= begin or not seen:
-        raise ValueError(f"nothing to draw: loader {loader} has no events in this window")
-    entered, left = _life(tasks)
-    return View(
-        trace, loader, seen, tasks[(entered < until) & (left > begin)], begin, until, len(found) - len(iterators)
-    )
 
 
 def _one_at_a_time(found: list[Iterator], tasks: np.ndarray, epoch: int | None) -> list[Iterator]:

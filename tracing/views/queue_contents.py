@@ -1,4 +1,4 @@
-"""How deep each queue and the reorder buffer are, and which batches are in them: numbers for queue_strips.
+"""When something is in a queue or the reorder buffer, which batches these are, and how deep it is.
 
 Legend
     stay        task 3 is in data_queue from 14.9 to 17.0 ms
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minidl.events import Queue
+from minidl.events import Kind, Queue
 from tracing.trace.event_index import NEVER, Iterator
 from tracing.trace.words import REORDER_BUFFER
-from tracing.views.queue_moves import came_early, closing, fifo, stepped
-from tracing.views.timeline.spans import batch_of
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -37,7 +35,10 @@ class Stays:
 
     def depth(self) -> tuple[np.ndarray, np.ndarray]:
         """(times, depths): from times[i] to times[i + 1] the queue held depths[i] messages. Ascending; (n,) each."""
-        return stepped(self.enter, self.leave[self.leave != FOREVER])
+        moves = np.concatenate([self.enter, self.leave[self.leave != FOREVER]])
+        change = np.where(np.arange(len(moves)) < len(self.enter), 1, -1)
+        order = np.argsort(moves, kind="stable")  # what enters and leaves in the same ns enters first
+        return moves[order], np.cumsum(change[order])
 
     def depth_within(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """The same between two times: the first of `times` is `begin`, the last is `end`."""
@@ -101,3 +102,38 @@ def _stays(trace: Trace, name: str, parts: list[tuple[Iterator, np.ndarray, np.n
         leaves.append(np.where(leave != NEVER, time[np.where(leave != NEVER, leave, 0)], still_there))
     entered = trace.events[np.concatenate([enter for _, enter, _ in parts])]
     return Stays(name, entered["time"], np.concatenate(leaves), batch_of(entered["epoch"], entered["task"]))
+
+
+def batch_of(epochs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+    """The batches that these tasks are; a negative task, which is none, stays as it is."""
+    return np.where(tasks >= 0, epochs.astype(np.int64) << 32 | tasks, tasks)
+
+
+# ---- by positions of events
+
+
+def fifo(trace: Trace, iterator: Iterator, queue: Queue, worker: int) -> tuple[np.ndarray, np.ndarray]:
+    """The put of each message, and its got, NEVER if there is none. First in, first out: the first message put is the
+    first one got."""
+    puts, gots = (trace.index.group(iterator.number, kind, queue, worker).array for kind in (Kind.PUT, Kind.GOT))
+    return puts, np.append(gots, np.full(len(puts), NEVER))[: len(puts)]
+
+
+def came_early(trace: Trace, iterator: Iterator) -> tuple[np.ndarray, np.ndarray]:
+    """When each batch that came early was stored, and its turn came, NEVER if it did not. What an abandoned epoch
+    leaves is dropped when the next one begins."""
+    begins = trace.index.group(iterator.number, Kind.EPOCH_BEGIN).array
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for epoch_id in iterator.epoch_ids:
+        if epoch_id in trace.index.epochs:
+            stored, *ways_out = trace.index.epochs[epoch_id].hops("stored", "released", "yielded", "skipped")
+            later = begins[trace.events["epoch"][begins] > epoch_id & 0xFFFFFFFF]
+            leave = np.minimum(np.minimum.reduce(ways_out), later[0] if len(later) else NEVER)
+            parts.append((stored[stored != NEVER], leave[stored != NEVER]))
+    enter, leave = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return enter, leave
+
+
+def closing(trace: Trace, iterator: Iterator) -> int:
+    """The event from which on its queues are gone; -1: they still exist."""
+    return trace.index.group(iterator.number, Kind.SHUTDOWN_END).last(len(trace))
