@@ -107,8 +107,8 @@ CAUSES = {
 
 def explain_death(world: World, process: Process, worker_id: int, tasks: list[tuple[int, Any]]) -> str:
     """One paragraph on a worker that has ended: torch's words first, then which worker it was, what it was working on,
-    and the likely cause. `tasks` are its `(task_id, keys)`, in the order they were sent. It was on one of the first:
-    earlier ones may be done, and still in its feeder. Main cannot know whether it had begun any.
+    and the likely cause. `tasks` are its `(task_id, keys)`, in the order they were sent. It was on one of the first; on
+    which, main cannot know.
     torch: _error_if_any_worker_fails"""
     process.join(1.0)  # it has ended: this reaps it, so that its exit code is known
     code = process.exitcode

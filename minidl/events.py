@@ -78,13 +78,13 @@ class Kind(enum.IntEnum):
 
     # Any queue. A message without a task has a negative `task`: STOP, RESUME, WAKE or DIED.
     PUT = 16, "producer", "puts {batch} on {queue}"
-    SEND_BEGIN = 17, "feeder thread", "takes {batch} off the buffer of {queue} and pickles it"
-    SENT = 18, "feeder thread", "writes {batch} to the pipe of {queue}", "bytes"
+    SEND_BEGIN = 17, "producer, or its feeder thread", "pickles {batch} for {queue}"
+    SENT = 18, "producer, or its feeder thread", "writes {batch} to the pipe of {queue}", "bytes"
     WAIT = 19, "consumer", "finds nothing in {queue} and waits", "timeout in ns, 0 for none"
     ARRIVED = 20, "consumer", "has read a message off the pipe of {queue} and unpickles it", "bytes"
     GOT = 21, "consumer", "has taken {batch} from {queue}", "", "the error, if it could not be unpickled"
     TIMED_OUT = 22, "consumer", "stops waiting for {queue}: time is up"
-    SEND_FAILED = 23, "feeder thread", "could not send {batch}", "", "the error: in pickling, and one is sent in its place; or the reading end is closed"
+    SEND_FAILED = 23, "producer, or its feeder thread", "could not send {batch}", "", "the error: in pickling, and one is sent in its place; or the reading end is closed"
     FEEDER_BEGIN = 24, "feeder thread", "starts: it will send what is put on {queue}"
     FEEDER_END = 25, "feeder thread", "ends: {queue} is closed and its buffer is empty"
     CLOSED = 26, "producer", "closes {queue}: nothing more will be put on it", "messages still buffered, which its feeder sends before it ends"
@@ -145,8 +145,8 @@ class Kind(enum.IntEnum):
 
     # Slots: see minidl.transport.
     SLOT_GRANTED = 96, "main", "grants {slot} to {batch}", "the slot, -1 if none is free"
-    SLOT_FILLED = 97, "feeder thread", "has laid {batch} into its memory: {size}", "bytes"
-    SLOT_MADE = 98, "feeder thread", "will send new memory with {batch}: {size}", "bytes; its slot's from now on, or the batch's own"
+    SLOT_FILLED = 97, "producer", "has laid {batch} into its memory: {size}", "bytes"
+    SLOT_MADE = 98, "producer", "will send new memory with {batch}: {size}", "bytes; its slot's from now on, or the batch's own"
     SLOT_LENT = 99, "main or pin thread", "has built {batch} upon {slot}", "the slot, -1 for memory of its own"
     SLOT_FREE = 100, "main", "finds {slot} free: {batch} is gone", "the slot"
     # fmt: on

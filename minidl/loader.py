@@ -146,7 +146,7 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Any:
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
-        iterator: Any = self._iterator
+        iterator: Any = self._iterator if self.num_workers > 0 else None  # it can be changed between epochs
         if iterator is not None and (iterator._failure is not None or iterator._halfway):
             iterator._shutdown_workers()
         if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():

@@ -122,7 +122,7 @@ class ParallelIterator(BaseIterator):
                     emit(events.RESUME_ACKNOWLEDGED, self._epoch_id, worker=message.worker_id, value=len(waiting_for))
         finally:
             self._in_use = False
-            self._halfway = True  # unlike after a wait in next(): the loader starts new workers next time
+            self._halfway = True  # a wait has cleared it; but an epoch that failed to begin cannot go on
 
     # ---- hand out
 
@@ -254,7 +254,7 @@ class ParallelIterator(BaseIterator):
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
-            # Without order it has arrived if the sampler raised when it was to be taken.
+            # One that came early; or, without order, one whose next() failed because the sampler raised.
             for there in [self._rcvd_idx] if self._in_order else self._task_info:
                 if self._task_info[there].arrived:
                     return there

@@ -1,14 +1,14 @@
 """The queues: multiprocessing's queue, rebuilt so that it can be read and traced.
 
     producer's process                                  consumer's process
-    put() -> buffer -> feeder thread -> pickle -> pipe -> read -> frames -> unpickle -> get()
+    put() -> (buffer -> feeder thread ->) pickle -> pipe -> read -> frames -> unpickle -> get()
 
 Principles
 1. A queue has one producer and one consumer. Processes share no lock, so a dead one cannot hold any.
    torch's worker_result_queue is one pipe that all workers write to under one lock; here it is one pipe
    per worker, read by one Consumer that waits on all of them, so half a message spoils one pipe, not all.
-2. `put` never blocks: a feeder thread does the pickling and the writing, which can block. (With slots, where messages
-   are small, a DirectProducer leaves to it only what the pipe has no room for.)
+2. `put` never waits for the reader: what the pipe has no room for is left to a feeder thread. A DirectProducer (slots:
+   small messages) pickles and writes the rest at once; a Producer (torch's way) leaves all of it to the feeder.
 3. Waits wake on death: a wait for a message is also a wait for the end of the process that should send it.
 4. `get` never blocks on half a message: bytes are gathered as they come, until a frame is whole.
 
@@ -163,7 +163,10 @@ class DirectProducer(Producer):
     def _forward(self, message: Any) -> None:
         pieces, memory = self._packed(message)
         try:
-            if len(pieces) > 1 or self._unwritten.qsize() or not self._writer.try_write(pieces[0], memory):
+            if len(pieces) == 1 and not self._unwritten.qsize():
+                written = self._writer.try_write(pieces[0], memory)
+                pieces, memory = [pieces[0][written:]], None if written else memory  # it goes with the first byte
+            if pieces[0]:
                 self._unwritten.put(None)
                 super()._forward((pieces, memory))
         except ConnectionError as error:  # as in _feed. (A signal's handler may raise another OSError: TimeoutError.)

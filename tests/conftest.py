@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ import pytest
 # tests of Ctrl-C would wait for ever. A child inherits a signal that is ignored, even through exec; one that has a
 # handler here is back to its default there.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is imported and collected lives as long as pytest: `frozen` puts it aside, and then garbage is collected again.
+gc.disable()
 
 # The notebooks' format comes with a check of links, which no test uses, and whose grammar takes six seconds to import.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
@@ -43,12 +47,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def seeded_quickly() -> None:
+    """A worker that seeds torch notes for each kind of device where it was called: every line of its stack, which is
+    all of pytest, out of files that it has to open. That is a fourth of what a worker costs, and nobody reads it."""
+    for device in ("cuda", "mtia", "xpu"):
+        if module := sys.modules.get(f"torch.{device}"):
+            module.traceback = types.SimpleNamespace(format_stack=list)  # type: ignore[attr-defined]
+
+
 @pytest.fixture(autouse=True, scope="module")
 def frozen() -> None:
     """What is there when a module begins (thousands of collected tests, half a million objects) is not looked at by any
     later collection, neither here nor in a forked worker, which would copy all its pages (0.45 s a worker)."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -23,5 +23,5 @@ if __name__ == "__main__":
     beside = multiprocessing.Process if "cured" in sys.argv else threading.Thread
     beside(target=metrics, daemon=True).start()
     begin = time.monotonic()
-    batches = sum(1 for _ in DataLoader(TensorDataset(torch.arange(1200.0)), batch_size=4, num_workers=2))
+    batches = sum(1 for _ in DataLoader(TensorDataset(torch.arange(640.0)), batch_size=4, num_workers=2))
     print(f"{batches} batches in {time.monotonic() - begin:.2f} s")

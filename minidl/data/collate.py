@@ -46,7 +46,7 @@ def default_collate(batch: Any) -> Any:
     other sequences          one of the same type, one collated column per place
     =======================  ===================================================
 
-    In a worker process the tensors' memory is shared, so that the batch can go to main without a copy.
+    In a worker process the memory of large tensors is shared, so that they can go to main without a copy.
 
     Raises:
         TypeError: a sample holds anything else (None, sets, arrays of str or object, ...).

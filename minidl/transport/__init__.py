@@ -17,7 +17,7 @@ Principles
    A slot is free when the last object in it is gone, wherever that was: see Loan.
 5. When all slots are lent, because the caller keeps its batches, a batch gets memory of its own.
 6. Memory goes back to the system when nobody needs it, and never while a batch that fits is on its way: see Pages.
-7. A process that may still read memory (a worker that keeps its batch, a forked child) sees it as it was.
+7. Where a process may still read memory (a worker that keeps its batch, a forked child), no worker writes to it.
 
 Legend
     slot      3            counts from 0 for each worker; NO_SLOT: none was free

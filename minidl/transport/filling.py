@@ -70,8 +70,8 @@ class Room:
         return list(self.looked_at)
 
     def say_whether_looked_at(self) -> None:
-        """To main: before the message is sent, and when the last piece has gone. (Another thread may do the
-        latter meanwhile, and write False. So look at the pieces after writing True, or that would be overwritten.)"""
+        """To main: before the message is sent, and when the last piece has gone. (True is written before the pieces are
+        looked at: the last may go in another thread in between, and its False must come last.)"""
         if self.memory is not None and not self.is_open:
             self.memory.bytes[LOOKED_AT] = True
             if not self.looked_at:

@@ -66,7 +66,7 @@ class Pages:
             memory.give_back(begin, memory.bytes.nbytes - ALIGNED if end is None else end)
 
     def give_back_after(self, thing: Any, memory: Memory, begin: int, end: int | None = None) -> None:
-        """When `thing` is gone. (The callback added last is called first: a Loan comes back after this.)"""
+        """When `thing` is gone. (The callback added last is called first: this one, before a Loan's frees the slot.)"""
         if thing is None:  # just now
             self.give_back(memory, begin, end, self.forks)
         else:

@@ -174,10 +174,10 @@ class Unpickler(pickle.Unpickler):
     def __init__(self, stream: Any, region: Region) -> None:
         super().__init__(io.BytesIO(stream), buffers=region.arrays())
         # Not methods of its own: it keeps what it has found, which would keep it, and the memory with it.
-        self._ours = {f"Region.{name}": getattr(region, name) for name in ("part", "storage")}
+        self._ours = {(__name__, f"Region.{name}"): getattr(region, name) for name in ("part", "storage")}
 
     def find_class(self, module: str, name: str) -> Any:
-        return self._ours.get(name) or super().find_class(module, name)
+        return self._ours.get((module, name)) or super().find_class(module, name)
 
 
 def small(data: bytes, code: int, shape: Sequence[int]) -> torch.Tensor:

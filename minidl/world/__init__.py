@@ -54,8 +54,8 @@ class Writer(Protocol):
         BrokenPipeError: every reading end is closed.
         """
 
-    def try_write(self, data: bytes, memory: Memory | None = None) -> bool:
-        """Write all of `data`, or nothing if the pipe has no room: then False. BrokenPipeError as in `write`."""
+    def try_write(self, data: bytes, memory: Memory | None = None) -> int:
+        """Write what there is room for, and return how many bytes: perhaps 0. BrokenPipeError as in `write`."""
 
     def close(self) -> None: ...
 

@@ -81,7 +81,8 @@ class SelectorWaiter(selectors.DefaultSelector):
 
 
 def _tell_of_fork() -> None:
-    for thing in list(_before_fork):
+    # (A list of the set's references is made in one step, whatever other threads add.)
+    for thing in [each for ref in list(_before_fork.data) if (each := ref()) is not None]:  # type: ignore[attr-defined]
         thing.before_fork()
 
 

@@ -108,14 +108,11 @@ class SocketWriter(SocketEnd):
         memory.file.close()
         return written
 
-    def try_write(self, data: bytes, memory: MappedMemory | None = None) -> bool:
+    def try_write(self, data: bytes, memory: MappedMemory | None = None) -> int:
         try:
-            written = self.write(data, memory, AT_ONCE)
+            return self.write(data, memory, AT_ONCE)
         except BlockingIOError:
-            return False
-        while written < len(data):  # not on Linux, where up to half of what a socket holds is written at once
-            written += self.write(data[written:])
-        return True
+            return 0
 
 
 def page_locked(nbytes: int) -> mmap.mmap | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,9 @@ def test_a_page_keeps_what_is_around_the_markers() -> None:
 
 
 @pytest.mark.slow
-def test_a_live_view_is_watched(tmp_path: Path) -> None:
+def test_a_live_view_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = multiprocessing.get_context("fork")  # a spawned run would import torch first
+    monkeypatch.setattr(watching, "get_context", lambda method: fork)
     taken = watching.watch(tmp_path / "run.trace", seconds=0.5)
     assert 0 < taken.share < 1
     assert taken.events > 1000

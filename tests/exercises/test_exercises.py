@@ -3,6 +3,7 @@ and right answers of another shape pass."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,16 @@ from tests.exercises.right import RIGHT
 ALL = list(exercises().values())
 full = pytest.mark.full
 SOME = 4  # known mistakes of an exercise that are tried each time; the rest by `make full`
+
+
+@pytest.fixture(autouse=True)
+def given_once(monkeypatch):
+    """What minidl's own functions make of a simulated program is found once, and not anew for each answer."""
+    monkeypatch.setattr(judge, "given", lambda program: given(program) if program.alone else known_of(program.name))
+
+
+given = judge.given
+known_of = functools.cache(lambda name: given(BY_NAME[name]))
 
 
 @pytest.fixture

@@ -57,7 +57,15 @@ def read_only() -> Any:
     return array
 
 
+class Region:
+    """Named as a class of minidl.transport, whose methods build what travels."""
+
+    class part(tuple):
+        pass
+
+
 BATCHES: dict[str, Callable[[], Any]] = {
+    "a name of minidl's": lambda: Region.part([base()]),
     "every dtype": lambda: [tensor for dtype in DTYPES if (tensor := of_dtype(dtype)) is not None],
     "no dimension": lambda: torch.tensor(3.5),
     "no element": lambda: [torch.empty(0), torch.empty(3, 0, 2), base()[:0].t(), np.empty((0, 4))],

@@ -7,6 +7,10 @@ is the folder with its `program`, one line out its pid; the line "wait" is answe
 from __future__ import annotations
 
 import gc
+
+if __name__ == "__main__":
+    gc.disable()  # to look again and again through what is imported, and stays, takes a fourth of the time
+
 import importlib
 import os
 import subprocess
@@ -121,6 +125,7 @@ if __name__ == "__main__":
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a main that exits looks through what is its own: through all of torch it takes half a second
+    gc.enable()
     FOLDER = serve()
     warnings.simplefilter("ignore")
     shutdown.PATIENCE = 0.5

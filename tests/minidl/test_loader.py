@@ -139,7 +139,8 @@ def test_the_context_can_be_changed(package: ModuleType, value: Any, workers: in
 
 @alike
 def test_workers_can_be_changed_between_epochs(package: ModuleType) -> Any:
-    loader = package.DataLoader(list(range(6)), 2, num_workers=1, persistent_workers=True)
+    where = lambda key: minidl.get_worker_info() is not None  # noqa: E731
+    loader = package.DataLoader(Samples(6, where), 2, num_workers=1, persistent_workers=True)
     before = comparable(list(loader))
     loader.num_workers = 0
     between = [comparable(list(loader)) for _ in range(2)]
@@ -275,6 +276,14 @@ def test_two_iterators_at_once_draw_what_torchs_draw(package: ModuleType, worker
     seed_all()
     loader = package.DataLoader(Samples(9, noise), 2, shuffle=True, num_workers=workers)
     return comparable(list(zip(loader, loader, strict=True)))
+
+
+@alike
+def test_in_a_step_of_an_iterator_without_workers_another_can_begin(package: ModuleType) -> Any:
+    """In another thread; or in a sample."""
+    iterator: Any = None
+    iterator = iter(package.DataLoader(Samples(6, lambda key: key if key % 3 else next(iterator).item())))
+    return comparable(list(iterator))
 
 
 def a_pass(loaders: ModuleType, workers: int, key: int) -> Any:

@@ -6,6 +6,7 @@ len(loader); the warnings; and where it leaves the random generators, after two 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import multiprocessing
 from collections.abc import Iterable
@@ -149,7 +150,9 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("config", sampled(GRID, covering(with_workers(GRID))), ids=str)
 def test_all_that_shows_is_the_same_as_in_torch(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = observe(config, TORCH)
+    # How a worker is started shows nowhere: torch's are forked, as each other one would have to import torch, too.
+    forked = {"multiprocessing_context": "fork"} if "multiprocessing_context" in config.options else {}
+    theirs = observe(dataclasses.replace(config, options={**config.options, **forked}), TORCH)
     assert_same(observe(config, minidl), theirs)
     if config.workers:
         monkeypatch.setenv(VARIABLE, "torch")  # batches move as torch's do

@@ -243,7 +243,8 @@ def test_it_goes_on_after_any_batch(made_of: str, options: str) -> None:
     seeds()
     states: list[Any] = []
     whole = epochs_of(build(), epochs, states)
-    some = slice(len(made_of + options) % 7, None, 2 if options == "serial" else len(states) // 3)
+    every = 2 if options == "serial" else len(states) // 2
+    some = slice(len(made_of + options) % every, None, every)
     for at, state in [*states[some], *states[-2:]]:  # after the last batch, and after the end
         seeds(at + 1)  # another process begins with others
         loader = build()

@@ -26,7 +26,7 @@ from tracing import tuning
 tuning.SECONDS = 0.3
 
 if __name__ == "__main__":
-    samples = Samples(300, napping(0.01))
+    samples = Samples(160, napping(0.01))
     loader = DataLoader(samples, batch_size=2, num_workers=1, shuffle=True, generator=torch.Generator())
     for number, batch in enumerate(loader):
         time.sleep(0.001)

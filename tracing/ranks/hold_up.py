@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tracing.ranks.ranks import Ranks
@@ -25,18 +23,26 @@ EXPLAINED = {
 }
 
 
-@dataclass(frozen=True)
 class HoldUp:
     """The rank that kept the others waiting."""
 
-    name: str  # "rank 2"; "" if they take turns
-    last_in: int  # in how many steps it was the last
-    steps: int
-    cost_ns: int  # how long the other ranks waited for it, on average over them
-    share: float  # of the time from the first step to the last, 0 to 1
-    because: str  # START, LOADER, STEP or BETWEEN
-    alone_with: list[int]  # the numbers of its loaders that no other rank has
-    late_ns: dict[str, int]  # START, ... -> how much later that made it, in all
+    def __init__(self, ranks: Ranks, steps: Steps) -> None:
+        kept, first = steps.kept_waiting(), steps.number[:, 0] == 0
+        total = max(1, int(steps.began.max() - steps.asked[steps.asked >= 0].min(initial=int(steps.began.min()))))
+        worst = int(kept.argmax())
+        alone, mine = bool(kept[worst] >= MOST * kept.sum()), steps.began.argmax(axis=1) == worst
+        self.name = ranks.together[worst].name if alone else ""  # "rank 2"; "" if they take turns
+        self.last_in = int(mine.sum())  # in how many steps it was the last
+        self.steps = len(mine)
+        self.cost_ns = int(kept[worst] if alone else kept.sum())  # how long the others waited for it, on average
+        self.share = self.cost_ns / total  # of the time from the first step to the last, 0 to 1
+        # START, ... -> how much later that made it, in all
+        self.late_ns = _late(steps.asked[mine], steps.began[mine], first[mine], worst)
+        self.because = max(self.late_ns, key=self.late_ns.__getitem__)  # START, LOADER, STEP or BETWEEN
+        if not alone:  # where they are late differs from rank to rank: all that can be said is when
+            self.because = BETWEEN if steps.waited[first].sum() > MOST * steps.waited.sum() else LOADER
+        own = [same for same in ranks.loaders if list(same) == [ranks.together[worst]]]
+        self.alone_with = [loader for same in own for loader in same.values()]  # its loaders that no other rank has
 
     def __str__(self) -> str:
         waited = f"{duration(self.cost_ns)}, {self.share:.0%} of the time, in what counts as their training step"
@@ -55,23 +61,8 @@ class HoldUp:
 
 def hold_up(ranks: Ranks, steps: Steps) -> HoldUp | None:
     """The rank that holds up the others; None if none does, or if they do not wait for each other."""
-    if not steps.synchronised:
-        return None
-    kept = steps.kept_waiting()
-    total = max(1, int(steps.began.max() - steps.asked[steps.asked >= 0].min(initial=int(steps.began.min()))))
-    worst = int(kept.argmax())
-    alone = bool(kept[worst] >= MOST * kept.sum())
-    cost = int(kept[worst] if alone else kept.sum())
-    if cost < (MATTERS if alone else IN_TURNS) * total:
-        return None
-    mine, first = steps.began.argmax(axis=1) == worst, steps.number[:, 0] == 0
-    late = _late(steps.asked[mine], steps.began[mine], first[mine], worst)
-    because = max(late, key=late.__getitem__)
-    if not alone:  # where they are late differs from rank to rank: all that can be said is when
-        because = BETWEEN if steps.waited[first].sum() > MOST * steps.waited.sum() else LOADER
-    own = [loader for same in ranks.loaders if list(same) == [ranks.together[worst]] for loader in same.values()]
-    name = ranks.together[worst].name if alone else ""
-    return HoldUp(name, int(mine.sum()), len(mine), cost, cost / total, because, own, late)
+    found = HoldUp(ranks, steps) if steps.synchronised else None
+    return found if found and found.share >= (MATTERS if found.name else IN_TURNS) else None
 
 
 def _late(asked: np.ndarray, began: np.ndarray, first: np.ndarray, rank: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.plain_text import wrap
@@ -91,7 +91,7 @@ class RunReport:
     def to_json(self) -> str:
         """All of it, as `Report.to_json` has it: `loaders` are those of the rank that matters most."""
         reports = [json.loads(each.report.to_json()) for each in self.ranks]
-        held = None if self.hold_up is None else {**asdict(self.hold_up), "sentence": str(self.hold_up)}
+        held = None if self.hold_up is None else {**vars(self.hold_up), "sentence": str(self.hold_up)}
         document = reports[self.ranks.index(self.opened)] | {"trace": self.path, "notes": self.notes}
         document |= {"opened": self.opened.rank.name, "held_up_by": held, "ranks": []}
         for each, own in zip(self.ranks, reports, strict=True):

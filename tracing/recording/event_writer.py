@@ -80,7 +80,7 @@ class EventWriter:
         self._limit = 0  # first: nothing is written until files are open
         self._events: _Mapped | None = None
         self._lock = threading.RLock()  # for opening and growing, never for recording
-        self._watch = watch.NoWatch()
+        self._watch: watch.Watch | None = None
         self._threads = threading.local()  # its `actor`: the number of the calling thread
         self._texts, self._actors = itertools.count(), itertools.count()
         self._places = itertools.count(0, STEP)  # in the text file
@@ -141,7 +141,7 @@ class EventWriter:
             self._limit = events.limit
             with contextlib.suppress(OSError, RuntimeError):  # else nothing is watched: there may be no more threads
                 self._watch = watch.Watch(file.path)
-            weakref.finalize(self, self._watch.stop)
+                weakref.finalize(self, self._watch.stop)
             self._closed = False
 
     def _new_actor(self) -> int:
@@ -172,7 +172,8 @@ class EventWriter:
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""
         with self._lock:
-            self._watch.stop()
+            if self._watch is not None:
+                self._watch.stop()
             was_closed, self._closed = self._closed, True
             if not was_closed and self._events is not None:
                 self._limit = self._text.limit = self._text.end = 0  # first: what is claimed from now on is dropped

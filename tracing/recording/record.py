@@ -97,13 +97,16 @@ class record:  # in lower case because it reads as a function: `with record(path
         self.stop()
 
 
+DIED = "DataLoader worker "  # how torch begins
+
+
 def where_raised(error: BaseException) -> str:
-    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main"."""
-    lines = traceback.extract_tb(error.__traceback__)
-    own = [
-        f"{Path(line.filename).name}:{line.lineno}, {line.name}" for line in lines if not LIBRARY.search(line.filename)
-    ]
-    return " at ".join([type(error).__name__, *own[-1:]])
+    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main". If it is
+    a worker's death, also what torch says of it."""
+    own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
+    places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
+    said = str(error).partition(".")[0]
+    return " at ".join([type(error).__name__, *places]) + f": {said}" * said.startswith(DIED)
 
 
 # ---- other processes

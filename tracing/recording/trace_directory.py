@@ -154,9 +154,7 @@ def note_the_stop(directory: Path, ended_by: str = "") -> None:
         return
     # Learned since the recording began, perhaps.
     about |= {name: each for name, each in rank_of_this_process().items() if each is not None}
-    about["stopped"] = time.monotonic_ns()
-    if ended_by:
-        about["ended_by"] = ended_by
+    about |= {"stopped": time.monotonic_ns(), "ended_by": ended_by}
     with contextlib.suppress(OSError):  # the directory is gone
         _write(directory, about)
 

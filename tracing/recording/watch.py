@@ -41,17 +41,13 @@ COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 20  # bytes of stacks: then the file is begun again
+# ns that a look has waited for Python's lock, if it is this late: for a call that does not give it up, such as
+# gc.collect(), and that is what it sees.
+LATE = SECOND // 50
 PATIENCE = 1.0  # seconds for the thread to end: its disk may hang
 
 
-class NoWatch:
-    """Where there is nothing to watch, or not yet."""
-
-    def stop(self) -> None:
-        """End for good. Can be called twice."""
-
-
-class Watch(NoWatch):
+class Watch:
     """Watches this process, whose events are written to the file `events`."""
 
     def __init__(self, events: Path) -> None:
@@ -89,6 +85,7 @@ class Watch(NoWatch):
                     _sleep(1e-5)
 
     def stop(self) -> None:
+        """End for good. Can be called twice."""
         with _pauses.lock:
             if self in _watches:
                 self.pause()
@@ -111,19 +108,21 @@ class Watch(NoWatch):
         self._ended.release()
 
     def _watch(self) -> None:
-        wait, spent = 0, time.thread_time_ns()
+        wait, due, spent = 0, time.monotonic_ns(), time.thread_time_ns()
         while not self._wake.acquire(timeout=wait / SECOND):
             if not self._is_main and os.getppid() != self._parent:
                 return
             now = time.monotonic_ns()
+            age, is_late = now - self._begun, now - due > LATE
+            seen = (now, _stacks()) if is_late and age >= self._look else None
             self._sample(now)
-            age = now - self._begun
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if age >= self._look:
-                self._note_stacks()
+                self._note_stacks(*(seen or _at_any_moment()))
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))
+            due = time.monotonic_ns() + wait
 
     def _sample(self, now: int) -> None:
         main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
@@ -133,8 +132,7 @@ class Watch(NoWatch):
         if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine)):
             raise OSError("the disk is full, or the file gone")
 
-    def _note_stacks(self) -> None:
-        now, found = _at_any_moment()
+    def _note_stacks(self, now: int, found: list[tuple[str, list[Line]]]) -> None:
         threads = [{"name": name, "frames": _with_source(lines)} for name, lines in found]
         if self._stacks is None:
             self._stacks = OwnFile(fmt.stacks_file(self._events))

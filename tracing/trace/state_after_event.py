@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,13 +94,8 @@ def _is_alive(index: Index, number: int, k: int) -> bool:
     return not any(index.group(each.number, Kind.LOADER).last(k) > last for each in later)
 
 
-class TaskProgress(NamedTuple):
-    """How far the tasks of an epoch have come. The fields are those of LoaderState and MainState."""
-
-    send_idx: int
-    rcvd_idx: int
-    in_hand: int
-    task_info: dict[int, TaskState]
+# How far the tasks of an epoch have come: send_idx, rcvd_idx and task_info of a LoaderState.
+TaskProgress = tuple[int, int, dict[int, TaskState]]
 
 
 class Snapshot:
@@ -117,8 +112,8 @@ class Snapshot:
 
     def take(self) -> LoaderState:
         workers = range(self.iterator.num_workers)
-        progress = self.progress()
-        stored = [task for task, info in progress.task_info.items() if info.status is TaskStatus.STORED]
+        send_idx, rcvd_idx, task_info = self.progress()
+        stored = [task for task, info in task_info.items() if info.status is TaskStatus.STORED]
         failed = self.last(Kind.ERROR_RAISED)
         return LoaderState(
             iterator=self.number,
@@ -126,8 +121,8 @@ class Snapshot:
             epoch=self.epoch,
             num_workers=len(workers),
             alive=_is_alive(self.index, self.number, self.k),
-            send_idx=progress.send_idx,
-            rcvd_idx=progress.rcvd_idx,
+            send_idx=send_idx,
+            rcvd_idx=rcvd_idx,
             tasks_outstanding=self.happened(Kind.DISPATCHED) - self.happened(Kind.RECEIVED),
             yielded=self.happened(Kind.YIELDED),
             index_queues=self.of_workers(lambda worker: self.queue(Queue.INDEX, worker), "index_queues"),
@@ -136,9 +131,9 @@ class Snapshot:
             pin_thread=self.pin_thread(),
             data_queue=self.queue(Queue.DATA, -1),
             reorder_buffer=stored,
-            waits_for_task=progress.rcvd_idx if stored else -1,
-            task_info=progress.task_info,
-            main=self.main(progress),
+            waits_for_task=rcvd_idx if stored else -1,
+            task_info=task_info,
+            main=self.main(rcvd_idx),
             shutdown_step=self.shutdown_step(),
             error=None if failed < 0 else self.trace.text(failed),
             config=self.trace.config(self.number),
@@ -191,7 +186,7 @@ class Snapshot:
 
     def progress(self) -> TaskProgress:
         if self.tasks is None:
-            return TaskProgress(0, 0, -1, {})
+            return 0, 0, {}
         return self.progress_of_workers(self.tasks) if self.iterator.num_workers else self.progress_of_main(self.tasks)
 
     def progress_of_workers(self, tasks: Epoch) -> TaskProgress:
@@ -213,16 +208,16 @@ class Snapshot:
                 continue
             task_info[some.start + at] = TaskState(int(self.events["worker"][dispatched[at]]), status)
         send_idx = tasks.happened("dispatched", k)
-        return TaskProgress(send_idx, next(iter(task_info), send_idx), self.in_hand(), task_info)
+        return send_idx, next(iter(task_info), send_idx), task_info
 
     def progress_of_main(self, tasks: Epoch) -> TaskProgress:
         """Without workers main makes one batch at a time: every task before the last is over."""
         drawn, yielded = tasks.hops("keys_drawn", "yielded")
-        send_idx, in_hand = tasks.happened("keys_drawn", self.k), self.in_hand()
+        send_idx = tasks.happened("keys_drawn", self.k)
         task = send_idx - 1
-        if task < 0 or task == in_hand or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
-            return TaskProgress(send_idx, send_idx, in_hand, {})
-        return TaskProgress(send_idx, task, in_hand, {})
+        if task < 0 or task == self.in_hand() or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
+            return send_idx, send_idx, {}
+        return send_idx, task, {}
 
     def in_hand(self) -> int:
         """The task whose batch main has taken and not yet yielded, -1 if there is none. In between main draws and
@@ -294,13 +289,13 @@ class Snapshot:
         now = self.doing(Lane.PIN)
         return PinState(PinStatus(now.status), now.task, now.since) if now else PinState(PinStatus.NONE, -1, 0)
 
-    def main(self, progress: TaskProgress) -> MainState:
+    def main(self, rcvd_idx: int) -> MainState:
         now = self.doing(Lane.MAIN)
         if now is None:
             return MainState(MainStatus.STARTING, 0, -1, -1, -1)
         status = MainStatus(now.status)
-        waits_for = progress.rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
-        return MainState(status, now.since, waits_for, progress.in_hand, int(self.events["actor"][now.event]))
+        waits_for = rcvd_idx if status in (MainStatus.WAITING, MainStatus.TAKING) else -1
+        return MainState(status, now.since, waits_for, self.in_hand(), int(self.events["actor"][now.event]))
 
     def shutdown_step(self) -> str:
         if self.last(Kind.SHUTDOWN_BEGIN) < 0:

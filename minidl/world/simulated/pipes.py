@@ -95,10 +95,10 @@ class SimulatedWriter(PipeEnd):
         self._machine.running.saw(written)
         return written
 
-    def try_write(self, data: bytes, memory: SimulatedMemory | None = None) -> bool:
-        has_room = len(data) <= self._pipe.capacity - len(self._pipe.data) or self._pipe.readers == 0
+    def try_write(self, data: bytes, memory: SimulatedMemory | None = None) -> int:
+        has_room = self._pipe.writable()
         self._machine.running.saw(has_room)
-        return has_room and bool(self.write(data, memory))
+        return self.write(data, memory) if has_room else 0
 
 
 def receive(kind: type[PipeEnd], number: int, closed: bool) -> PipeEnd:

@@ -19,10 +19,8 @@ from tests.minidl.dying import die
 from tests.minidl.programs import TORCH
 from tests.samples import Samples, failing
 from tests.tracing import report_loads as loads
-from tests.tracing import traces
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
-from tracing.analysis.measure.waited import Verdict
 from tracing.trace.words import GLOSSES
 
 
@@ -168,12 +166,6 @@ def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
 def test_an_empty_trace_is_no_error(nothing: tracing.Trace) -> None:
     text = str(tracing.report(nothing))
     assert text.startswith("No loader was recorded.") and "while the recording was on" in text
-
-
-def test_a_report_can_be_made_once_a_loader_is_known(recorded: Recorded, tmp_path: Path) -> None:
-    whole = recorded("persistent")
-    (loader,) = tracing.report(traces.copy(whole, whole.events[:1], tmp_path / "begun")).loaders
-    assert loader.batches == 0 and loader.verdict is Verdict.STARTUP
 
 
 def test_a_report_can_be_made_at_any_moment_of_a_run(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import itertools
 import multiprocessing
 import multiprocessing.util
 import random
@@ -262,6 +261,9 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "longer steps that hardly count": (
         Makes(60, is_quick), {"step": 0.06, "every": 30, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
     ),
+    "many steps that take longer": (
+        Makes(60, is_quick), {"step": 0.3, "every": 4, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
+    ),
     "one long step": (
         Makes(60, is_quick), {"step": 2, "every": 40, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
     ),
@@ -297,7 +299,7 @@ def test_what_is_said_of_a_simulated_load(name: str) -> None:
     check_numbers(trace, loader)
 
 
-@pytest.mark.parametrize(("idle", "num_workers"), list(itertools.product((0.05, 0.9), (0, 1))))
+@pytest.mark.parametrize(("idle", "num_workers"), [(0.05, 0), (0.05, 1), (0.9, 0), (0.9, 1)])
 def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, num_workers: int) -> None:
     """A quarter of the time computes: the rest may be waiting for a core, or not."""
     trace = simulated(Makes(60, computes_and_waits), num_workers=num_workers)
@@ -697,6 +699,28 @@ def test_a_program_that_spends_its_time_outside_of_its_loops(tmp_path: Path, whe
     assert loader.verdict_line.startswith("It is not the loader: "), vars(loader)
 
 
+def test_a_call_that_keeps_pythons_lock_is_seen(tmp_path: Path) -> None:
+    """Whoever waits for the lock has it only once the call is over."""
+    numbers = [random.random() for _ in range(1 << 20)]
+    with tracing.record(tmp_path / "run"):
+        for _ in TORCH.DataLoader(Samples(10)):
+            sorted(numbers)
+            time.sleep(0.05)
+    (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
+    check(loader, Said(Verdict.TRAINING, "Look at test_verdicts.py:", ("sorted(numbers)",)))
+
+
+def test_where_the_step_is_the_limit_main_is_looked_at_in_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = simulated(Makes(40, is_quick), step=0.05)
+    (measures,) = measure(trace)
+    at = {"step": measures.steps.begin + 1, "prepare": trace.start - np.arange(90)}
+    looks = [(int(time), Line("train.py", 3, name, "")) for name, times in at.items() for time in times]
+    stacks = [Stack(time, measures.main_pid, {"MainThread": [line]}) for time, line in sorted(looks)]
+    monkeypatch.setattr(tracing.Trace, "stacks", stacks)
+    (loader,) = tracing.report(trace).loaders
+    check(loader, Said(Verdict.TRAINING, "Look at train.py:3, step: ", ("in 40 of 40 looks",), ("prepare",)))
+
+
 def test_a_thread_is_seen_in_the_innermost_function_that_most_looks_share() -> None:
     """Of no function that `keeps` calls there is enough; a comprehension is part of the function around it."""
 
@@ -752,9 +776,7 @@ def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
             for loader in both:  # in turn: these stay two
                 list(loader)
     found, *in_turn = tracing.report(tracing.load(tmp_path / "run")).loaders
-    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1]), vars(
-        found
-    )
+    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1])
     line = found.config["iterated_at"]
     assert line.startswith("test_verdicts.py:")
     check(found, Said(Verdict.STARTUP, "num_workers=0", (f"The loader that is iterated at {line} was built 12 times",)))

@@ -16,6 +16,7 @@ import pytest
 
 import tracing
 from minidl.events import Kind
+from tests.minidl.dying import wait_until
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
 from tests.tracing.forked import forked, run
 from tracing.recording import file_format as fmt
@@ -91,16 +92,32 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
 def test_a_script_that_leaves_by_os_exit_says_where_its_report_is(tmp_path: Path) -> None:
     text = "import os; from torch.utils.data import DataLoader; print(len(list(DataLoader(range(9))))); os._exit(3)"
     write(tmp_path / "left.py", text)
-    _, printed = both(tmp_path, "left.py", status=3)
+    alone, traced = (forked(tmp_path, *how, "left.py", status=3) for how in ((), TRACED))
+    printed = traced[1].removeprefix("tracing: ")
+    assert alone == (traced[0], "") and printed != traced[1]
     assert "left by os._exit. What it did until then: " in printed and printed.endswith("report trace\n")
     assert "Main was killed in the middle" not in str(tracing.report(tracing.load(tmp_path / "trace")))
 
 
-def test_an_error_of_the_training_loop_is_noted(tmp_path: Path) -> None:
-    text = "from torch.utils.data import DataLoader\nfor batch in DataLoader(range(9)):\n    {}[3]"
-    write(tmp_path / "fails.py", text)
-    _, printed = both(tmp_path, "fails.py", status=1)
-    assert "Note: The program ended with KeyError at fails.py:3, <module>: the report" in " ".join(printed.split())
+DIES_IN_A_STEP = """
+    import os, signal, time
+    from torch.utils.data import DataLoader
+    class Dies(list):
+        def __getitem__(self, key):
+            if key == 5:  # it is asked for when main is about to have batch 3
+                time.sleep(1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return key
+    for batch in DataLoader(Dies(range(9)), num_workers=1):
+        time.sleep(30 * (batch == 3).item())
+"""
+
+
+def test_a_worker_that_dies_in_a_training_step_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "dies.py", DIES_IN_A_STEP)
+    said = " ".join(forked(tmp_path, *TRACED, "dies.py", status=1)[1].rpartition("tracing: ")[2].split())
+    assert re.search(r"ended with RuntimeError at dies.py:11, <module>: DataLoader worker \(pid \d+\) is killed", said)
+    assert "Fix that first: batch 5 on worker 0 was with the worker that died (keys [5])." in said
 
 
 def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
@@ -147,8 +164,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        while batches_in(tmp_path / "trace") < 3:
-            assert process.poll() is None
+        wait_until(lambda: process.poll() is not None or batches_in(tmp_path / "trace") >= 3, 60)
         os.killpg(process.pid, signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     finally:

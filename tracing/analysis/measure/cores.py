@@ -17,6 +17,7 @@ from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
 WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
+MOST_OF_THEM = 0.6  # cores, that others have
 NOISE = 0.1  # cores: a system uses this much for itself
 MAKING = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
 
@@ -117,11 +118,11 @@ def cores_of_others(measures: Measures) -> float:
 
 
 def crowded(measures: Measures) -> float:
-    """How many cores other programs keep busy, if these are more than half of all, and more than the making of batches
-    has: what looks like waiting may then be for a core. Else 0; also if making hardly computes, and so waits for
-    something else."""
+    """How many cores other programs keep busy, if these are most of all, and more than the making of batches has: what
+    looks like waiting may then be for a core. Else 0; also if making hardly computes, and so waits for something
+    else."""
     others = cores_of_others(measures)
-    crowd = others > max(cores_used(measures), cores(measures) / 2)
+    crowd = others > max(cores_used(measures), MOST_OF_THEM * cores(measures))
     return others if crowd and not making_waits(measures) else 0.0
 
 

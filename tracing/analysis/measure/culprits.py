@@ -29,7 +29,8 @@ from tracing.trace.trace import Trace
 FEWEST = 3  # looks that show it
 MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is named
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
-RARE = 5  # times as long as the median training step: main does something else there, too
+RARE = 5  # times as long as the median training step: main does something else there, too, ...
+SELDOM = 0.2  # ... if it is no larger part of the steps
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
 # other worker waiting.) And where for the process of a multiprocessing.Manager, which serves one request at a time.
@@ -117,8 +118,9 @@ def _most_common(values: list[Any]) -> tuple[Any, int]:
 
 
 class Away:
-    """What main does while it is in no loader: in its steps and outside of its loops (ns), and where it was seen. Of
-    the whole program, from the first look to the last. Imports are left out: every program has them."""
+    """What main does while it is in no loader: in its steps and outside of its loops (ns), and where it was seen in
+    the longer of the two. Of the whole program, from the first look to the last. Imports are left out: every program
+    has them."""
 
     def __init__(self, measures: Measures) -> None:
         spans = measures.splits[measures.iterators[0].number].spans
@@ -128,16 +130,21 @@ class Away:
         own = [each for each in own if _runs_the_program(each)]
         whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
         self.loading = loading.total  # in loaders, for comparison
-        self.training = spans.where(spans.use == MainTime.TRAINING).total
+        steps = spans.where(spans.use == MainTime.TRAINING)
+        self.training = steps.total
         self.outside = spans.where(spans.use == MainTime.OUTSIDE).total
         self.outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
         rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
-        # The first step may be long by itself.
-        count = len(rare.length) > 1 and 3 * rare.total > max(self.training, self.outside)
+        # The first step may be long by itself; where many are, something else has the cores.
+        few = 1 < len(rare.length) <= SELDOM * len(measures.steps.length)
+        count = few and 3 * rare.total > max(self.training, self.outside)
         # Steps that are far longer than the others, if they count: main saves or uploads something, say.
         self.rare = rare.where(slice(None if count else 0))
-        seen = within(self.rare, own) if self.rare.total else within(loading, own, not_in=True)
-        self.seen = seen_at(seen)  # in these, if there are any
+        if self.training < self.outside:
+            seen = within(spans.where(spans.use != MainTime.OUTSIDE), own, not_in=True)
+        else:
+            seen = within(self.rare if self.rare.total else steps, own)  # in rare ones, if there are any
+        self.seen = seen_at(seen)
         self.program = max(1, self.training + self.outside + self.loading)  # all of it
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from minidl.events import Kind
+from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures, measure
+from tracing.recording.record import DIED
 from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace
@@ -34,7 +38,14 @@ def ended_early(measures: Measures) -> bool:
 
 def failed(measures: Measures) -> bool:
     """Whether an error ended the run: that needs fixing before anything else."""
-    return fatal_error(measures.trace, measures.iterators[-1]) is not None
+    return fatal_error(measures.trace, measures.iterators[-1]) is not None or died_in_a_step(measures) is not None
+
+
+def died_in_a_step(measures: Measures) -> int | None:
+    """The worker whose death ended the program, raised by torch's handler of SIGCHLD while main was in no loader."""
+    died = re.search(rf"{DIED}\(pid (\d+)\)", measures.trace.about.get("ended_by", ""))
+    workers = [each for each in range(measures.num_workers) if died and int(died[1]) in worker_pids(measures, each)]
+    return workers[0] if workers else None
 
 
 def fatal_error(trace: Trace, iterator: Iterator) -> int | None:

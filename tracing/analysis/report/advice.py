@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import failed, fatal_error
+from tracing.analysis.measure.run_end import died_in_a_step, failed, fatal_error
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.report.evidence import WHY, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
@@ -61,19 +61,20 @@ def advice_after_error(measures: Measures) -> list[str]:
     """The batches whose keys reproduce the error."""
     tasks = measures.tasks
     last_epoch = tasks[tasks["epoch"] == tasks["epoch"].max()] if len(tasks) else tasks
-    batches = [described for row in last_epoch if (described := _failed_batch(measures, row))]
+    died = died_in_a_step(measures)
+    batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
     if not batches:
         error = fatal_error(measures.trace, measures.iterators[-1])
         return [FILES] if error is not None and OUT_OF_FILES.search(str(measures.trace.text(error))) else []
-    debugger = " If the same keys fail without workers (num_workers=0), a debugger shows why."
+    debugger = " If these keys fail with num_workers=0, a debugger shows why; if not, look at what the workers share."
     return [f"Fix that first: {'; '.join(batches[:3])}." + debugger * bool(measures.num_workers)]
 
 
-def _failed_batch(measures: Measures, row: np.void) -> str:
+def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     """What happened to a batch, with its keys: "batch 9 on worker 1 raised (keys [9])"; "" if nothing did."""
     if row["failed"] >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if _error(measures, row).startswith("SystemExit") else "raised"
-    elif row["lost"] >= 0 and row["index_got"] >= 0:
+    elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
     else:
         return ""

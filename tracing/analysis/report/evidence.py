@@ -120,7 +120,8 @@ def seen(measures: Measures) -> list[Reason]:
 def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:
     if found is None:
         return []
-    return [Reason(f"in {found.times} of {found.looks} looks {they} in one function, most often on this line: {found}")]
+    often = f"most often ({found.on_it}) on this line: {found}"
+    return [Reason(f"in {found.times} of {found.looks} looks {they} in one function, {often}")]
 
 
 def elsewhere(measures: Measures) -> list[Reason]:
@@ -146,10 +147,8 @@ def held_up(measures: Measures) -> list[Reason]:
 def turns(measures: Measures) -> list[Reason]:
     found = culprits.turns(measures)
     assert found is not None
-    text = (
-        f"in {found.waiting} of {found.looks} looks at the workers, they waited for {found.what}: one goes on, and the "
-    )
-    text += "others wait for it"
+    text = f"in {found.waiting} of {found.looks} looks at the workers, they waited for {found.what}: one goes on, and "
+    text += "the others wait for it"
     text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
     return [Reason(text), *busy(measures)]
 

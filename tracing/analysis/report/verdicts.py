@@ -67,8 +67,8 @@ PREFETCH: workers idle while main trains, then main waits for them
 SHARES: each worker reads the whole stream, so that every sample comes several times; or some streams end early
     undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
                             None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
-    not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample or
-                            file, or files of equal length. More workers do not help.
+    not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample, or
+                            files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
     OPTIONS
     -                       Workers make batches while main trains: worth it if that takes longer than moving them,
