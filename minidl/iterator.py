@@ -100,7 +100,7 @@ class BaseIterator:
         """One rule for what a signal handler raises (Ctrl-C, an alarm): while `next()` waits for a message nothing is
         lost, and the next `next()` goes on. Anywhere else the iterator has failed, and every further call says so."""
         emit(events.ASKED, self._epoch_id)
-        if self._halfway and self._failure is None and not self._in_use:  # in which case another thread is halfway
+        if self._halfway and self._failure is None:
             self._failure = "next() was interrupted in the middle of a step: a batch is lost"
         known, self._in_use = self._failure, True
         try:

@@ -278,14 +278,6 @@ def test_two_iterators_at_once_draw_what_torchs_draw(package: ModuleType, worker
     return comparable(list(zip(loader, loader, strict=True)))
 
 
-@alike
-def test_in_a_step_of_an_iterator_without_workers_another_can_begin(package: ModuleType) -> Any:
-    """In another thread; or in a sample."""
-    iterator: Any = None
-    iterator = iter(package.DataLoader(Samples(6, lambda key: key if key % 3 else next(iterator).item())))
-    return comparable(list(iterator))
-
-
 def a_pass(loaders: ModuleType, workers: int, key: int) -> Any:
     """A sample is a whole pass over a loader of `loaders`, made by the worker."""
     inner = loaders.DataLoader(list(range(key, key + 4)), 2, num_workers=workers)
