@@ -59,7 +59,7 @@ class Law:
     of_epoch = False  # whether it starts afresh with each epoch
 
     # The table: step -> life before -> life after. None: not begun, or over. Whatever is not in it must not happen.
-    # A step is a kind of events, or (kind, task) where only some messages count.
+    # A step is a kind of events, or (kind, task, queue) where only some messages count.
     steps: ClassVar[dict[Any, dict[str | None, str | None]]] = {}
     subject = ""  # whose life it is: "task", or another field of an event
     ends: ClassVar[dict[int, str]] = {}  # when this comes, no life may go on, except like this
@@ -84,7 +84,7 @@ class Law:
 
     def take_step(self, at: int, event: Event) -> None:
         """What the table says of this event."""
-        step = self.steps.get(event.kind) or self.steps.get((event.kind, event.task))
+        step = self.steps.get(event.kind) or self.steps.get((event.kind, event.task, event.queue))
         who = getattr(event, self.subject, "itself")  # the pin thread, say: there is only one
         if step is not None and who != NONE:
             now, since = self.life.get(who, (None, at))
@@ -252,7 +252,7 @@ class Resumed(Law):
 
     subject = "worker"
     steps: ClassVar = {
-        (Kind.PUT, RESUME): {None: "resuming", "resuming": "resuming"},
+        (Kind.PUT, RESUME, INDEX): {None: "resuming", "resuming": "resuming"},
         Kind.WORKER_RESUMED: {"resuming": "resuming"},
         Kind.RESUME_ACKNOWLEDGED: {"resuming": None},
     }

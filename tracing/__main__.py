@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except (UsageError, TraceError, OSError) as error:
+    except (UsageError, TraceError, OSError, ModuleNotFoundError) as error:  # rich and matplotlib are extras
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -31,7 +31,7 @@ import tracing
 from minidl import events
 from tracing.recording.linux import pss
 
-BATCHES = 100  # that show what the training step takes
+BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
 MORE = 4  # settings tried besides no workers and the recorded one
 AS_GOOD = 0.97  # of the fastest: then the setting with the fewest workers is the best
@@ -119,7 +119,7 @@ class Steps:
         if kind == events.LOADER:
             self.times = self.times if text is self.loader else []
             self.loader = text
-        elif len(self.times) >= self._batches or (kind == events.EPOCH_END and self.times):
+        elif len(self.times) >= self._batches or (kind == events.EPOCH_END and len(self.times) >= FEWEST):
             self.stop()
             self._done = True
             self._enough(self)
@@ -226,10 +226,11 @@ def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple
                 break
         else:
             ended, rate = batches > before, batches / (time.perf_counter() - begin)
+        until = time.perf_counter()
         if not (ended and loader.persistent_workers):
             getattr(iterator, "_shutdown_workers", lambda: None)()
     since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
-    return rate or counted / (time.perf_counter() - since), memory
+    return rate or counted / (until - since), memory
 
 
 def _train(took: float, computed: float) -> None:

@@ -46,10 +46,9 @@ def state_of(thing: Any) -> Any:
 
 def give_back(thing: Any, state: Any) -> None:
     """Load what `state_of` returned. ValueError if that fails, whatever the thing itself raises."""
-    if state is None:
-        return
     try:
-        thing.load_state_dict(state)
+        if state is not None:
+            thing.load_state_dict(state)
     except Exception as error:
         raise ValueError(f"{type(thing).__name__} cannot load what the state has for it: {error!r}") from error
 

@@ -3,7 +3,7 @@ is the plain one with a record of its progress.
 
     asked for a batch      the caller has the batch before it
     a task is answered     the place that came with it waits for its batch
-    a batch is yielded     whose turn it was, and where its maker's dataset is, go on a new page
+    a batch is yielded     a new page says who made it, and where its maker's dataset was after it
 
 If a state was loaded, they begin where it says: main's random generators become what they were when that epoch began,
 the sampler and the dataset resume, and the generators are left as they were found.
@@ -167,7 +167,7 @@ class StatefulParallelIterator(StatefulIterator, ParallelIterator):
 
     def _prime(self) -> None:
         while self._progress.waiting_for:
-            self._get_data(self._timeout)
+            self._get_data(0)  # what is made once more may take longer than a batch
         self._next_worker = (self._progress.page.last_worker + 1) % self._num_workers
         super()._prime()
 

@@ -4,7 +4,7 @@ A dataset's place waits here for the batch after which it was taken. A worker's 
 which it made them, whatever the others do, so its places stand in a queue.
 
 A state uses torchdata's names, and under "minidl" has what only minidl knows. Anything wrong with one is a ValueError
-of one line. A checksum over all of it detects damage, so nothing else needs to check for it.
+of one line. A checksum detects damage, but not inside tensors and other objects of your own states.
 
 Legend: see minidl.stateful.
 """
@@ -27,7 +27,7 @@ from minidl.stateful.sampler import Generators
 
 
 class Page(NamedTuple):
-    """An epoch has a page for each batch yielded; only the last one counts."""
+    """Where an epoch stands: each batch that is yielded replaces it."""
 
     steps: int  # tasks whose turn is over in this epoch, in this process and those before it
     last_worker: int  # that did the last of them
@@ -97,6 +97,7 @@ class Progress:
             "in_flight": in_flight,
             "told_after": self.draws.told[0],
             "sum": self.draws.sum,
+            "ended": self.draws.ended,
             "begun_with": self.draws.begun_with,
             "random": self.draws.generators.read(),
         }

@@ -1,9 +1,9 @@
 """The index sampler as an iterator draws from it, with a record of how far it is, from which it can resume.
 
-A sampler may report its place by `state_dict()` and take it back. It is asked after each draw, because at the end of an
-epoch some samplers have already begun the next, and one that is interrupted while it draws has no place. A sampler
-without one is fast-forwarded: started again, with the random generators as they were then, and asked for as many keys.
-A checksum of all keys shows whether they are the same.
+A sampler may report its place by `state_dict()` and take it back. It is asked after each draw, not when a state is
+wanted: by then it may have begun its next epoch, or stand in the middle of a draw. A sampler without one is
+fast-forwarded: started again, with the random generators as they were then, and asked for as many keys. A checksum of
+all keys shows whether they are the same.
 
 Legend
     keys      [12, 13, 14, 15]             the content of one task
@@ -41,7 +41,7 @@ class Draws:
         self.sampler = self.index_sampler.sampler if batching else self.index_sampler  # this may report its place
         self.generators = Generators(loader)
         self.tasks: dict[int, Any] = {}
-        self.asked = self.drawn = self.sum = 0
+        self.asked = self.drawn = self.sum = self.ended = 0  # ended: 1 once it was asked for more than there is
         self.told: tuple[int, Any] = (0, None)  # the state after this many draws
         # Some samplers draw their random numbers when they are iterated over, others when they are first asked.
         self.begun_with = [self.generators.read()]
@@ -56,7 +56,8 @@ class Draws:
     def _draw(self) -> None:
         if len(self.begun_with) == 1:
             self.begun_with.append(self.generators.read())
-        keys = next(self.iterator)
+        self.ended = 1
+        keys, self.ended = next(self.iterator), 0
         # After a last, short batch it is not asked: it has found its end, and may be in its next epoch already.
         short = self.sampler is not self.index_sampler and len(keys) < self.index_sampler.batch_size
         told = self.told if short else (self.drawn + 1, copy.deepcopy(state_of(self.sampler)))
@@ -91,11 +92,10 @@ class Draws:
         for states in ours["begun_with"][1:]:  # as they were when it was first asked; then it draws up to the place
             self.generators.put_back(states)
         with contextlib.suppress(StopIteration):
-            while self.drawn < drawn:
+            while self.drawn < drawn or self.ended < ours["ended"]:  # at the end some draw random numbers once more
                 self._draw()
         if (self.drawn, self.sum) != (drawn, ours["sum"]):
-            name = type(self.sampler).__name__
-            raise ValueError(f"{name} does not reach the place in the state: started again, it draws different keys")
+            raise ValueError(f"{type(self.sampler).__name__} does not reach the place in the state: its keys differ")
         self.told, self.begun_with = (ours["told_after"], told), ours["begun_with"]
         self.tasks = dict(enumerate(ours["in_flight"]))
 

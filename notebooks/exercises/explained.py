@@ -118,8 +118,8 @@ def _write(outcome: Outcome, breach: laws.Breach, about: dict[str, Any], path: P
     folder.mkdir(parents=True)
     try:
         simulated_run.write(outcome, folder, about)
-    except simulated_run.NoEvent as error:
-        found.seen.append(f"{error}: emit takes integers; you may also leave out its calls.")
+    except RuntimeError as error:
+        found.seen.append(f"{error}.")
         shutil.rmtree(folder)
         return
     found.trace = str(folder)

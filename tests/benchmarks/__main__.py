@@ -39,7 +39,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import minidl
 from docs.make.markers import between_markers
-from tests.benchmarks import deaths, limit, loading, moving, overhead, recording, watching, whatif
+from tests.benchmarks import deaths, limit, loading, moving, overhead, recording, watching
 from tests.benchmarks.promises import measuring
 from tests.benchmarks.table import Row, Table, as_markdown, facts, show, side_by_side, verdict
 from tests.benchmarks.turns import in_turns
@@ -58,13 +58,11 @@ class Effort:
     events: int = 1_000_000  # in the long trace
     kills: int = 40  # of workers
     watched: float = 10  # seconds that a run is watched live
-    predicted: int = 200  # batches of each load whose speed is predicted
-    tried: int = 3  # runs in each of its settings
+    batches: int = 200  # of a load of which each is timed
+    tried: int = 3  # runs of it
 
 
-QUICK = Effort(
-    seconds=0.12, turns=5, program=2, emits=20_000, events=100_000, kills=5, watched=2, predicted=20, tried=1
-)
+QUICK = Effort(seconds=0.12, turns=5, program=2, emits=20_000, events=100_000, kills=5, watched=2, batches=20, tried=1)
 
 
 def progress(what: str) -> None:
@@ -115,7 +113,7 @@ def beside_computing(effort: Effort) -> Table:
     for leaves in moving.LEAVES:
         progress(f"next() beside computing workers, {leaves} leaves")
         for again, words in ((False, "after a training step"), (True, "right after another")):
-            taken = moving.compare_next(leaves, again, effort.predicted // 2, effort.tried)
+            taken = moving.compare_next(leaves, again, effort.batches // 2, effort.tried)
             times = [taken.median_first * 1e3, taken.median_second * 1e3]
             judged = "" if again else verdict(times[1], 0.3, at_most=True)
             table.rows.append((str(leaves), words, *(f"{time:.2f}" for time in times), judged))
@@ -129,7 +127,7 @@ def recorded(effort: Effort) -> Iterator[Row]:
         yield loading.SMALLEST.name, workers, taken, 0.91
 
 
-# ---- deaths, events, the live view, what-if
+# ---- deaths, events, the live view
 
 
 def views(effort: Effort) -> Iterator[Table]:
@@ -137,8 +135,6 @@ def views(effort: Effort) -> Iterator[Table]:
     with tempfile.TemporaryDirectory() as directory:
         yield events(effort, Path(directory))
         yield watched(effort, Path(directory))
-    progress("what whatif predicts, and real runs")
-    yield whatif.predicted(effort.predicted, effort.tried)
 
 
 def noticed(effort: Effort) -> Table:
@@ -188,7 +184,7 @@ def stopping(effort: Effort) -> Iterator[Table]:
         title, sides = f"`minidl.StatefulDataLoader` beside {words}", (words, "StatefulDataLoader")
         yield side_by_side(title, sides, "batches/s", resumable(effort, (other, ours), goal))
     progress("state_dict()")
-    times = [1e3 * seconds for seconds in loading.seconds_in_state_dict(loading.SMALL, 4, effort.predicted)]
+    times = [1e3 * seconds for seconds in loading.seconds_in_state_dict(loading.SMALL, 4, effort.batches)]
     columns = ("a batch", "workers", "median, ms", "worst, ms", "goal, at most")
     judged = verdict(median(times), 1, at_most=True)
     row = loading.SMALL.name, "4", f"{median(times):.2f}", f"{max(times):.2f}", judged

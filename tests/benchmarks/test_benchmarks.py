@@ -14,8 +14,6 @@ from tests.benchmarks import loading, overhead, recording, watching
 from tests.benchmarks.__main__ import TABLES, Effort
 from tests.benchmarks.table import Table, as_markdown, verdict
 from tests.benchmarks.turns import Comparison, in_turns
-from tests.benchmarks.whatif import Predicted
-from tracing.analysis.whatif.durations import Setting
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -90,12 +88,6 @@ def test_whole_programs_are_compared_with_and_without_a_recording(monkeypatch: p
     assert min(taken.median_first, taken.median_second) > 0.05
 
 
-def test_a_prediction_is_compared_with_the_median_of_the_runs() -> None:
-    runs = {Setting(1): [1.0, 10.0, 12.0], Setting(2): [20.0]}
-    result = Predicted("a load", {Setting(1): 12.0, Setting(2): 18.0}, Setting(1), runs)
-    assert result.errors == pytest.approx([0.2, 0.1]) and result.missed == pytest.approx(0.5)
-
-
 def test_a_page_keeps_what_is_around_the_markers() -> None:
     begin, end = "<!-- speeds: begin -->", "<!-- speeds: end -->"
     table = Table("Speed", ("what", "ratio"), [("loads", "1.00")])
@@ -125,7 +117,7 @@ def test_a_live_view_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_every_table_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "place_main", lambda: None)
     least = Effort(
-        seconds=0.01, turns=1, program=0.1, emits=100, events=1_000, kills=1, watched=0.5, predicted=20, tried=1
+        seconds=0.01, turns=1, program=0.1, emits=100, events=1_000, kills=1, watched=0.5, batches=20, tried=1
     )
     for table in TABLES[name](least):
         assert table.rows and {len(row) for row in table.rows} == {len(table.columns)}

@@ -21,7 +21,7 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import minidl
 from minidl import StatefulDataLoader
-from tests.samples import Samples, Stream, failing
+from tests.samples import Samples, Stream, failing, napping
 
 SIZE = 23
 
@@ -156,7 +156,7 @@ FAILING = {key: failing(KeyError(f"no sample {key}")) for key in (3, 10, 17)}
 MADE_OF: dict[str, Callable[[], dict[str, Any]]] = {
     "in sequence": of,
     "shuffled": lambda: of(shuffle=True),
-    "with a generator": lambda: of(shuffle=True, generator=own()),
+    "with a generator": lambda: of(shuffle=True, drop_last=True, generator=own()),
     "drop_last": lambda: of(shuffle=True, batch_size=3, drop_last=True),
     "unbatched": lambda: of(batch_size=None, sampler=torch.utils.data.RandomSampler(Samples(SIZE))),
     "replacement": lambda: of(sampler=minidl.RandomSampler(Samples(SIZE), True, 40, own())),
@@ -245,7 +245,8 @@ def test_it_goes_on_after_any_batch(made_of: str, options: str) -> None:
     whole = epochs_of(build(), epochs, states)
     every = 2 if options == "serial" else len(states) // 2
     some = slice(len(made_of + options) % every, None, every)
-    for at, state in [*states[some], *states[-2:]]:  # after the last batch, and after the end
+    end = whole.index(None)
+    for at, state in [*states[some], *states[end : end + 2]]:  # after the first epoch's last batch, and after its end
         seeds(at + 1)  # another process begins with others
         loader = build()
         loader.load_state_dict(state)
@@ -327,6 +328,15 @@ def test_it_goes_on_as_torchdatas_loader_does(made_of: str, workers: int) -> Non
         assert both[0] == both[1], f"after {stop}"
 
 
+def test_what_is_made_once_more_may_take_longer_than_a_batch() -> None:
+    stream = Stream(Samples(30, napping(0.05)))
+    loader, other = (StatefulDataLoader(stream, num_workers=1, timeout=0.5) for _ in range(2))
+    for _ in zip(range(20), loader, strict=False):
+        pass
+    other.load_state_dict(loader.state_dict())
+    assert [batch.item() for batch in other] == list(range(20, 30))
+
+
 # ---- what does not fit
 
 
@@ -364,8 +374,8 @@ def test_what_is_no_state() -> None:
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "a stream": ({"dataset": Stream(range(SIZE), share), "batch_size": 2}, "iterable is False there, and True here"),
     "another batch_size": ({"dataset": Samples(SIZE), "batch_size": 3}, "batch_size is 2 there, and 3 here"),
-    "in another order": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "different keys"),
-    "fewer keys": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": [0, 1]}, "different keys"),
+    "in another order": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": range(SIZE, 0, -1)}, "keys differ"),
+    "fewer keys": ({"dataset": Samples(SIZE), "batch_size": 2, "sampler": [0, 1]}, "keys differ"),
     "another generator": (
         {"dataset": Samples(SIZE), "batch_size": 2, "generator": own()},
         "generators is 1 there, and 2 here",

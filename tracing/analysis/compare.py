@@ -171,7 +171,7 @@ def _text(each: LoaderComparison) -> list[str]:
     lines.append(_row("batches a second", *(f"{1e9 / side.per_batch:,.1f}" for side in (before, after))))
     for name, values in each.configs.items():
         lines.append(_row(name, *(textwrap.shorten(str(value), 20, placeholder="…") for value in values)))
-    lines += ["", f"Main's time per batch (* changed by {MATTERS:.0%} of it or more)", *map(_change, each.places)]
+    lines += ["", f"Main's time per batch (* changed by {MATTERS:.0%} of that or more)", *map(_change, each.places)]
     lines += ["", "Stages of a batch, medians", *map(_change, each.stages)]
     lines += ["", *wrap("Verdict of A  ", before.verdict), *wrap("Verdict of B  ", after.verdict)]
     keys = f"the same in the {each.compared:,} batches that both have drawn"

@@ -107,7 +107,7 @@ def must_have_a_loader(path: Path, *traces: Trace) -> None:
 
 def add_part(parser: Parser) -> None:
     """Options for which part of the trace to show."""
-    part = parser.add_argument_group("which part", "by default all of it")
+    part = parser.add_argument_group("which part", "by default all of one loader: that with the most batches")
     part.add_argument("--from", dest="start", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")

@@ -139,9 +139,7 @@ def begin(recording: tracing.record) -> bool:
 def execute(recording: tracing.record, target: str, args: list[str], module: bool, minidl: bool) -> int:
     """Run it to the end of its main thread; return its exit status. (Python waits for other threads when it exits. We
     do not: some wait for the main thread.)"""
-    before = sys.modules["__main__"], sys.argv, sys.path
-    main = types.ModuleType("__main__")
-    _kept.append(main)
+    path, main = sys.path, types.ModuleType("__main__")
     try:
         if minidl:
             from tracing.cli.stand_in import minidl_stands_in  # imports torch, which not every script does
@@ -149,13 +147,11 @@ def execute(recording: tracing.record, target: str, args: list[str], module: boo
             minidl_stands_in()
         status = exit_status_of(lambda: run_as_main(main, target, args, module), recording)
     finally:
-        sys.modules["__main__"], sys.argv, sys.path = before
+        sys.path = (
+            path  # what is imported from here on is ours; all else stays: functions registered with atexit use it
+        )
     flush()
     return status
-
-
-# The script's globals live until Python exits, as they would without us: functions registered with atexit use them.
-_kept: list[types.ModuleType] = []
 
 
 def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bool) -> None:
@@ -224,24 +220,24 @@ def forget_our_frames(error: BaseException | None) -> None:
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        error.__traceback__ = without_ours(error.__traceback__)
+        BaseException.with_traceback(error, without_ours(error.__traceback__))
         error = error.__cause__ or error.__context__
 
 
 def without_ours(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    if traceback is None:
-        return None
-    rest = without_ours(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename.startswith(OURS):
-        return rest
-    traceback.tb_next = rest
-    return traceback
+    rest, every = None, list[types.TracebackType]()
+    while traceback is not None:
+        every.append(traceback)
+        traceback = traceback.tb_next
+    for each in reversed(every):
+        if not each.tb_frame.f_code.co_filename.startswith(OURS):
+            each.tb_next, rest = rest, each
+    return rest
 
 
 def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> None:
     """Where the trace is, what it shows, how to look further: on stderr, since stdout is the script's. Where settings
     were `tried`, their table has said what helps: the trace of what came before would give advice beside it."""
-    path = str(recording.path)
     try:
         path, lines = shown(recording.path), list[str]()
         ranks = Ranks(recording.path)
@@ -249,7 +245,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines += [f"{NOTHING} {path}"]
+            lines += [NOTHING.format(path)]
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
@@ -261,15 +257,15 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
             lines += [f"look further: {tracer()} report {typed}"]
             lines += [f"              {tracer()} timeline {typed} -o timeline.svg"]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
-        lines = [f"recorded into {path}, but there is no report: {error!r}"]
-    text = "\n         ".join(lines)
+        lines = [f"recorded into {recording.path}, but there is no report: {error!r}"]
+    text = "\n".join(lines)
     say("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), stderr)
 
 
 # A child that cannot be recorded cannot say so either: it never runs a line of ours.
 NOTHING = (
-    "no DataLoader was iterated, neither minidl's nor torch.utils.data's, in this process or its children (not seen: "
-    "what starts with -I, -E, -S or another environment; loaders whose own `__iter__` bypasses torch's): nothing is in"
+    "no DataLoader was iterated in this process or its children: nothing is in {}\n"
+    "(Not seen: children without this environment, threads that outlive main's code, an `__iter__` beside torch's.)"
 )
 
 

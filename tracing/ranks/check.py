@@ -217,7 +217,7 @@ def equal_numbers(ranks: Ranks) -> Broken:
             more, count = len(had[many]), len(had[few])
             if count == more:
                 continue
-            # Wrong if it waited there for the others. (Or they waited for it with their next epoch, as Join does.)
+            # Wrong only if the longer epoch never ended and its process has: it waited for the others.
             hung = not ends[many] and not being_recorded(many.part.path, elsewhere=False)
             wrong = hung and steps_of(ranks).synchronised
             result = "where ranks exchange gradients in every step, the longer epoch hangs, unless Join is used"

@@ -40,7 +40,7 @@ from tracing.recording.system_calls import mapped
 PAGE, CHUNK = 1 << 12, 1 << 20  # a file doubles, but grows by no less and no more than these (bytes)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MAX_TEXT = 1 << 16  # longer texts are cut
-MOST_TEXT = 1 << 32  # bytes of texts that a process can record; later ones are lost
+MOST_TEXT = 1 << 30  # bytes of texts that a process can record; later ones are lost
 STEP = 16  # bytes: a text has a multiple of it
 
 _pack_into = fmt.RECORD.pack_into

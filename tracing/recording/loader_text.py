@@ -86,7 +86,8 @@ def drawing_of(loader: Any) -> dict[str, int | None]:
         for entry, name in DECIDES.items():
             value = getattr(sampler, name, None)
             found[entry] = value if isinstance(value, int) else None
-        found["dataset_size"] = len(loader.dataset)
+        if not loader._dataset_kind:  # torch asks an iterable dataset only if the program does
+            found["dataset_size"] = len(loader.dataset)
     except Exception:
         pass
     return found

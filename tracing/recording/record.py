@@ -105,7 +105,7 @@ def where_raised(error: BaseException) -> str:
     a worker's death, also what torch says of it."""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
     places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
-    said = str(error).partition(".")[0]
+    said = events.describe(error, as_repr=False).partition(": ")[2].partition(".")[0]
     return " at ".join([type(error).__name__, *places]) + f": {said}" * said.startswith(DIED)
 
 

@@ -22,18 +22,14 @@ from tracing.recording.loader_text import configuration
 FOR_EVER = 3_600_000_000_000  # ns
 
 
-class NoEvent(TypeError):
-    """An event that cannot be recorded."""
-
-
 def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = None) -> None:
     """Write the trace of a run into `directory`, an empty folder: the same bytes for the same run.
     `replaced` describes functions that were at work in place of minidl's: "file" and "text" that they are in,
     "functions" (qualified names), and the first event that minidl's own would not have emitted: "departs", -1 if there
     is none, and "instead", what they emitted there.
 
-    The run is repeated, for the events' texts: RuntimeError if it does not do the same again. NoEvent: an event has
-    something other than numbers where they belong."""
+    The run is repeated, for the events' texts. RuntimeError: it does not do the same again, or an event has something
+    other than numbers where they belong."""
 
     def as_json(kind: int, text: object) -> str:
         return render(configuration(text, outcome.options["start_method"]) if kind == Kind.LOADER else text)
@@ -42,7 +38,8 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
     for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, repeated.events, fillvalue=())):
         if then[:8] != now[:8]:
             what = f"event {k} was {then[:8]} and is {now[:8]} now"
-            raise RuntimeError(f"the run cannot be repeated, {what}: was something replaced while it ran?")
+            hint = "what does it take from the clock, from chance, or from a run before?"
+            raise RuntimeError(f"the run cannot be repeated, {what}: {hint}")
     last = repeated.events[-1][0] if repeated.events else 0
     about: dict[str, Any] = {
         "format": fmt.VERSION,
@@ -88,7 +85,8 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             records.append(fmt.RECORD.pack(time, epoch_id, value, where, task, actors[thread], worker, queue, kind))
         except struct.error as error:
             numbers = {"task": task, "worker": worker, "queue": queue, "value": value}
-            raise NoEvent(f"{kind!r} with {numbers} cannot be recorded: {error}") from None
+            what = f"{kind!r} with {numbers} cannot be recorded: {error}"
+            raise RuntimeError(f"{what}: emit takes integers; you may also leave out its calls") from None
     path = fmt.events_file(directory, pid, 0)
     header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.events[0][0])
     data = fmt.HEADER.pack(*header, len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")

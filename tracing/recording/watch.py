@@ -40,7 +40,7 @@ RARELY = SECOND  # ... and after that
 COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
-MOST = 1 << 20  # bytes of stacks: then the file is begun again
+MOST = 1 << 23  # bytes of stacks: then the file is begun again
 # ns that a look has waited for Python's lock, if it is this late: for a call that does not give it up, such as
 # gc.collect(), and that is what it sees.
 LATE = SECOND // 50

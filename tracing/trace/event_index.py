@@ -329,9 +329,6 @@ def _alike(*columns: np.ndarray) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
     rows, width = np.zeros(len(columns[0]), np.int64), 1  # each row as one number, in the order of the rows
     for column in columns:
         least, span = int(column.min()), int(column.max()) - int(column.min()) + 1
-        if width * span >= 1 << 63:  # a damaged trace may have any values: those that occur, counted from 0
-            rows, column = (np.unique(each, return_inverse=True)[1] for each in (rows, column))
-            least, width, span = 0, len(rows), len(rows)
         rows, width = rows * span + (column - least), width * span
     # numpy sorts a million numbers of 16 bits in some 10 ms (a radix sort), longer ones in 100.
     order = np.argsort(rows.astype(np.uint16) if width <= 1 << 16 else rows, kind="stable")

@@ -39,8 +39,8 @@ class TraceError(ValueError):
 
 def not_ours(version: int) -> str:
     """Why another version fails."""
-    how = "newer than this program's" if version > fmt.VERSION else "older than this program's: record it again"
-    return f"format {version} is {how} ({fmt.VERSION})"
+    how = "update it" if version > fmt.VERSION else "record it again"
+    return f"it has format {version}, and this program reads {fmt.VERSION}: {how}"
 
 
 class TraceDamage(UserWarning):

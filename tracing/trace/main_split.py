@@ -64,7 +64,7 @@ class Own:
         step_until = np.where(asks, following, next_of_any)
         yielded = kind == Kind.YIELDED
         self.use[yielded] = MainTime.TRAINING
-        # The position at which the stay or step ends, or the time between iter() and the first next(); else -1.
+        # Where what begins here ends (a position): a stay, a step, the pause from iter() to the first next(); else -1.
         self.until = np.where(inside, stay_until, np.where(yielded | made, step_until, NONE))
         self.stay_until = np.where(inside, self.until, NONE)  # -1: it is not in the loader
         self.step_until = np.where(yielded, self.until, NONE)  # of YIELDED; else -1

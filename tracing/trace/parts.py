@@ -63,4 +63,4 @@ def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:
     for each in found:
         if part is None or str(part) in (str(each.rank), each.name, each.path.name):
             return each
-    raise LookupError(f"{os.fspath(path)}: there is no part {part!r}, but {', '.join(each.name for each in found)}")
+    raise LookupError(f"{os.fspath(path)}: no part {part!r}: there are {', '.join(each.name for each in found)}")

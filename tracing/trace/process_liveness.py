@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
-from tracing.recording.linux import state_of
+from tracing.recording.linux import machine, state_of
 from tracing.recording.trace_directory import is_alive
 
 
@@ -28,9 +28,10 @@ STATES = {"T": ProcessStatus.STOPPED, "t": ProcessStatus.STOPPED, "Z": ProcessSt
 def processes(directory: Path) -> dict[int, ProcessStatus]:
     """The present status of each process that recorded into this trace: pid -> status."""
     found: dict[int, ProcessStatus] = {}
+    here = fmt.description(directory).get("machine", machine()) == machine()
     for header in fmt.headers(directory).values():
         if header.used < 0:
-            found[header.pid] = look_at(header.pid)
+            found[header.pid] = look_at(header.pid) if here else ProcessStatus.GONE
         else:
             found.setdefault(header.pid, ProcessStatus.CLOSED)
     return found

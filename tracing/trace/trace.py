@@ -95,7 +95,7 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not fmt.is_trace(self.path):
-            raise TraceError("not a trace: pass the folder that was given to tracing.record()", self.path)
+            raise TraceError("not a trace: pass the folder that `run` or tracing.record() has named", self.path)
         self.about = fmt.description(self.path)  # when and where it was recorded
         if not self.about and (self.path / fmt.DESCRIPTION).exists():
             raise TraceError("damaged, or of another program", self.path / fmt.DESCRIPTION)
@@ -130,12 +130,12 @@ class Trace:
 
     @cached_property
     def samples(self) -> np.ndarray:
-        """Samples of the processes' CPU time and memory so far, shape (m,), SAMPLE_DTYPE of the file format."""
+        """Samples of the processes' CPU time so far, shape (m,), SAMPLE_DTYPE of the file format."""
         return samples.read(self.path)
 
     @cached_property
     def stacks(self) -> list[Stack]:
-        """The lines that processes were in, looked at every half second, in time order."""
+        """The lines that processes were in, in time order. Of each process the last 8 MB, one look after the other."""
         return stacks.read(self.path)
 
     @property

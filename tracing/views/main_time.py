@@ -21,7 +21,7 @@ USES = {
     "waiting for batches": [MainTime.WAITING],
     "at work in the loader": [MainTime.DRAWING, MainTime.TAKING, MainTime.LOADING, MainTime.HANDLING],
     "shutdown": [MainTime.SHUTDOWN],
-    "with other loaders": [MainTime.ELSEWHERE],
+    "elsewhere": [MainTime.ELSEWHERE],
 }
 
 

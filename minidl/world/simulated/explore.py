@@ -11,6 +11,7 @@ run that comes to a state that was seen still goes on to its end: a judge sees w
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -64,14 +65,14 @@ class Exploring(Schedule):
 
     def choose(self, machine: Machine) -> Thread | None:
         chosen = super().choose(machine)
+        # At the step of its last fault other threads may still run first; after a RUN that is decided.
         if machine.step > self.after or (machine.step == self.after and self.moves[-1].what is not Fault.RUN):
             self._note(machine, chosen)
         return chosen
 
     def _note(self, machine: Machine, default: Thread | None) -> None:
-        others: list[tuple[Move, tuple[int, int]]] = []  # move, (delays left, faults left)
-        if self.faults and machine.step > self.after:
-            others += [(fault, (self.delays, self.faults - 1)) for fault in possible_faults(machine)]
+        faults = possible_faults(machine) if self.faults else []
+        others = [(fault, (self.delays, self.faults - 1)) for fault in faults]  # move, (delays left, faults left)
         thread = default
         for cost in range(1, self.delays + 1):
             thread = machine.next_able(thread.number + 1) if thread is not None else None
@@ -138,10 +139,7 @@ def _within(delays: int, faults: int, found: Exploration) -> Iterator[Exploring]
 def _run(program: Any, schedules: Iterable[Schedule], judge: Judge | None, found: Exploration, options: Any) -> None:
     """Up to the first counterexample."""
     if judge is None:
-        expected = simulate(program, **options)
-
-        def judge(outcome: Outcome) -> list[str]:
-            return what_must_hold(outcome, expected)
+        judge = functools.partial(what_must_hold, expected=simulate(program, **options))
 
     collects = gc.isenabled()
     gc.disable()

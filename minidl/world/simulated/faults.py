@@ -69,8 +69,7 @@ def _interrupt_handler(process: Process) -> Callable[[Any], None]:
 
 def possible_faults(machine: Machine) -> list[Move]:
     """The faults that are possible at this step and make a difference."""
-    alive = [process for process in machine.processes if not process.ended]
-    found = [Move(machine.step, Fault.KILL, process.number) for process in alive]
+    found = [Move(machine.step, Fault.KILL, each.number) for each in machine.processes if not each.ended]
     if not machine.processes[0].ended:
         found.append(Move(machine.step, Fault.INTERRUPT))
         if machine.running.in_user_code:

@@ -267,9 +267,9 @@ class Machine:
     def state(self) -> int:
         """A hash of the state of this run, except for the time."""
         threads = tuple([(each.history, each.alive, len(each.signals), each.timed_out) for each in self.threads])
-        codes = tuple([process.code for process in self.processes])
+        codes = tuple([process.code for process in self.processes]), len(self.garbage)
         shared = tuple([thing.state() for thing in self.shared])
-        rest = contents(self.memories), len(self.garbage)
+        rest = contents(self.memories), str([due.__qualname__ for each in self.threads for due in each.signals])
         return hash((self.running.number, threads, codes, shared, rest))
 
     # ---- events

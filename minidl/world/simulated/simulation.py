@@ -95,7 +95,10 @@ def simulate(
     machine.world = SimulatedWorld(machine)
 
     def main() -> None:
-        outcome.result = program()
+        result = program()
+        if machine.off:  # main was killed in a `__del__`, which swallowed what unwinds its stack
+            return
+        outcome.result = result
         if leftovers(machine) or machine.processes[0].ends:  # it may be about to end by itself
             machine.until(never, SETTLED)
         outcome.open_pipes, outcome.left = len(machine.processes[0].ends), leftovers(machine)

@@ -64,6 +64,24 @@ def test_a_lost_update_needs_one_delay() -> None:
     assert found.counterexample.token in str(found)
 
 
+def test_two_faults_may_come_at_one_step() -> None:
+    tried: list[list[Move]] = []
+    explore(
+        lambda: threads(step, step),
+        delays=0,
+        faults=2,
+        judge=lambda outcome: tried.append(outcome.schedule.moves) or [],
+    )
+    assert any(len({move.step for move in moves}) < len(moves) for moves in tried)
+
+
+def test_a_stateful_loader_keeps_the_laws() -> None:
+    def program() -> Any:
+        return list(minidl.StatefulDataLoader(range(4), num_workers=2, collate_fn=list))
+
+    assert explore_by_chance(program, 20).counterexample is None
+
+
 def waits_for_each_other() -> None:
     """Two threads each take their own box's key, and then the other's."""
     world = worlds.current()

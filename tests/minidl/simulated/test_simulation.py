@@ -53,7 +53,7 @@ def test_a_token_repeats_a_run_to_the_byte(tmp_path: Path, name: str) -> None:
 
 def test_an_event_that_cannot_be_recorded_is_named(tmp_path: Path) -> None:
     outcome = simulate(lambda: events.emit(events.Kind.WAIT, value=0.5))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"WAIT: \d+> with .*'value': 0.5.* cannot be recorded"):
+    with pytest.raises(RuntimeError, match=r"WAIT: \d+> with .*'value': 0.5.* cannot be recorded"):
         write(outcome, tmp_path)
 
 
@@ -239,6 +239,18 @@ def test_the_garbage_collector_finds_an_iterator_in_any_thread_of_main() -> None
         assert len(shutdowns) == 1 and set(outcome.exitcodes.values()) <= {0, -15}
         by.add(outcome.threads[shutdowns[0][1]][1])
     assert "MainThread" in by and len(by) > 1
+
+
+def test_a_killed_main_does_not_go_on() -> None:
+    """Not even if the kill finds it in the `__del__` of an iterator, which swallows what unwinds its stack."""
+
+    def program() -> list[Any]:
+        return list(minidl.DataLoader(range(4), num_workers=2, collate_fn=list, persistent_workers=True))
+
+    steps = simulate(program).steps
+    for number in range(steps - 25, steps - 1):
+        outcome = simulate(program, schedule=f"{number}.k2-{number + 1}.k0")
+        assert outcome.exitcode == 0 or not outcome.unswept, outcome.token
 
 
 def test_random_schedules_have_faults() -> None:

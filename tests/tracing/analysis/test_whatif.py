@@ -200,6 +200,15 @@ def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
     assert Durations(measures).sending.max() < 0.000_1
 
 
+def test_a_workers_first_message_does_not_stand_for_the_others() -> None:
+    """Main waits for no other; and the feeder that sends it is just being started."""
+    late = {"worker_init_fn": lambda worker: sleep(0.1 * worker)}
+    (measures,) = measure(Load(Makes(60, is_quick), lambda: compute(0.008), options=late).trace())
+    assert (
+        Durations(measures).pickling.max() == 0 < measures.tasks["result_arrived"][1] - measures.tasks["result_put"][1]
+    )
+
+
 def test_main_unpickles_one_batch_after_the_other() -> None:
     times = Durations(measure(simulated("sleeps"))[0])
     slow = times.but(unpickling=np.full(len(times), 0.02))
@@ -342,13 +351,6 @@ def test_the_text_has_a_row_for_each_setting() -> None:
     assert all(len(line) <= 80 for line in head.splitlines())
 
 
-def test_without_values_a_few_are_tried() -> None:
-    found = tracing.whatif(simulated("sleeps"))
-    assert {row.setting.num_workers for row in found.rows} == {0, 1, 2, 4, 8, 15}  # ten keep up, on average
-    assert {row.setting.prefetch_factor for row in found.rows} == {1, 2, 4}
-    assert len(found.rows) == 16
-
-
 def test_a_value_that_no_loader_accepts_is_refused() -> None:
     for workers, prefetch in ((-1, 1), ((1, 2.5), 1), ("12", 1), (1, 0)):
         with pytest.raises(ValueError, match="no loader takes"):
@@ -389,14 +391,6 @@ def test_a_trace_with_nothing_to_replay_is_refused(
 
 
 # ---- the command
-
-
-def test_the_command_prints_it(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(recorded("pinned").path)
-    found = tracing.whatif(tracing.load(path), (0, 2), 1)
-    options = ["--workers", "0,2", "--prefetch", "1"]
-    assert main(["whatif", path, *options]) == 0
-    assert capsys.readouterr().out == f"{found}\n"
 
 
 def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:

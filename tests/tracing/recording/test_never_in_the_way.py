@@ -79,6 +79,21 @@ epoch(902)
 import atexit
 atexit.register(lambda: print(file.fileno(), os.fstat(2).st_size))
 """,
+    "an odd error, and what is pickled at exit": BEGIN + """
+import atexit, dataclasses, pickle
+epoch(902)
+@dataclasses.dataclass(frozen=True)
+class Odd(Exception):
+    def __str__(self):
+        raise ValueError
+atexit.register(lambda: print(len(pickle.dumps(Odd()))))
+def deeper(times):
+    return deeper(times - 1) if times else {}[times]
+try:
+    deeper(900)
+except KeyError as error:
+    raise Odd from error
+""",
     "working directory deleted": BEGIN + """
 os.mkdir("gone")
 os.chdir("gone")
@@ -92,7 +107,7 @@ DRAWN = {"descriptors and handlers": 3 * 4, "all descriptors closed, and used ag
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_traced_program_behaves_as_the_plain_one(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAMS[name])
-    status = errno.EBADF if name == "stdout closed" else 0
+    status = {"stdout closed": errno.EBADF, "an odd error, and what is pickled at exit": 1}.get(name, 0)
     plain = run(tmp_path, "train.py", status=status)
     traced = run(tmp_path, "-m", "tracing", "run", "-o", "trace", "train.py", status=status)
     said, _, found = traced.stderr.partition("tracing: ")

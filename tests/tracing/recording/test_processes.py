@@ -247,7 +247,7 @@ def test_ranks_are_parts_of_one_trace(launched: tuple[bytes, Path], capsys: pyte
     assert main(["report", str(directory), "--rank", "1"]) == 0
     _, said = capsys.readouterr()
     assert said == f"rank 1 of {directory}; there are also rank 0, {child.name} (--rank, --part)\n"
-    with pytest.raises(LookupError, match="no part 7, but rank 0, rank 1, process"):
+    with pytest.raises(LookupError, match="no part 7: there are rank 0, rank 1, process"):
         tracing.load(directory, part=7)
 
 

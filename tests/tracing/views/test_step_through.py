@@ -100,7 +100,7 @@ def queue(state: QueueState) -> list[Any]:
 
 def reorder(loader: LoaderState) -> list[Any]:
     waits_for, stored = loader.waits_for_task, loader.reorder_buffer
-    words = "" if not stored else f"{waits_for} is next" if waits_for in stored else f"wait for {waits_for}"
+    words = "" if not stored else f"{waits_for} is next" if waits_for in stored else f"waits for {waits_for}"
     return [labels(stored), words]
 
 

@@ -19,6 +19,7 @@ from tracing.analysis.hang.lines import Lines
 from tracing.analysis.hang.patience import patience
 from tracing.analysis.hang.stuck_moments import Ending, Moment, moments
 from tracing.analysis.hang.wait_chain import ThreadId, WaitChain
+from tracing.analysis.measure.measures import epoch_ids
 from tracing.trace.event_index import Lane
 from tracing.trace.process_liveness import processes, processes_of_a_simulation
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
@@ -28,8 +29,8 @@ from tracing.trace.trace import Trace
 WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)", re.IGNORECASE)
 # What is added to the advice.
 FORKED = (
-    " (it was forked, and may wait for a lock that a thread of main held then, or for a thread that only main has, "
-    "its own or OpenMP's: make these in worker_init_fn, not before)"
+    " (it was forked, and may wait for a lock that it has taken already, or that a thread of main held then, or for a "
+    "thread that only main has, its own or OpenMP's: make these in worker_init_fn, not before)"
 )
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
@@ -96,15 +97,10 @@ def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState
     """The loader that a thread is in: that of its last event; or if that is over, the last whose batch it has, or the
     last that it had to do with."""
     mine = {each.iterator: each for each in state.loaders if each.main.actor == actor}
-    iterator = _iterator_of(trace, last)
+    iterator = trace.index.iterator_of[int(epoch_ids(trace.events[last : last + 1])[0])]
     if iterator in mine:
         return mine[iterator]
     return max(mine.values(), key=lambda each: (each.main.status is MainStatus.TRAINING, each.main.since), default=None)
-
-
-def _iterator_of(trace: Trace, position: int) -> int:
-    event = trace.events[position]
-    return trace.index.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
 
 
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:

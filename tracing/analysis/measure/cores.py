@@ -110,9 +110,10 @@ def cores_of_others(measures: Measures) -> float:
         return 0.0
     within = Intervals(machine["time"][:1], machine["time"][-1:], np.zeros(1, np.int64), np.zeros(1, np.int64))
     pids = np.unique(samples["pid"])
-    own = used(measures, pids.tolist(), "cpu", within=within)
-    # What main waited for includes its workers, which count already.
-    own += used(measures, pids[pids != measures.main_pid].tolist(), "children", within=within)
+    main, beside = [measures.main_pid], pids[pids != measures.main_pid].tolist()
+    # What main waited for has all that its workers used, also before their first sample, if they have ended.
+    sampled = used(measures, beside, "cpu", within=within) + used(measures, beside, "children", within=within)
+    own = used(measures, main, "cpu", within=within) + max(sampled, used(measures, main, "children", within=within))
     others = (grown["busy"] - own) / grown["time"]
     return others if others > NOISE else 0.0
 

@@ -217,13 +217,20 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 
 
 def contents(measures: Measures) -> dict[str, int]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of one of the
     last epoch; all 0 where that was not recorded, as of minidl's loader."""
     for iterator in measures.iterators[::-1]:
         for _, noted in noted_of(measures.trace, iterator):
-            if "storage" in noted:
+            if "tensors" in noted:
                 return noted
-    return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+    return dict.fromkeys(("tensors", "bytes", "objects"), 0)
+
+
+def changed(trace: Trace, what: str) -> list[str]:
+    """Parts of the dataset, by name, that workers' first batches have changed: caches that have "grown", files "read"
+    of which they share the position."""
+    noted = [noted for each in trace.index.iterators for _, noted in noted_of(trace, each)]
+    return sorted({name for each in noted for name in each.get(what, ())})
 
 
 def undivided(measures: Measures) -> list[int]:
@@ -236,10 +243,10 @@ def _same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
     """Where all workers have the same among their first samples. (A shuffle buffer gives them in another order.)"""
     notes = _first_notes(trace, iterator).values()
     firsts = [noted.get("samples", []) for _, noted in notes]
-    equal = all(each == firsts[0] != [] for each in firsts)
+    equal = all(each == firsts[0] for each in firsts) and len(set(*firsts[:1])) > 1
     # Two or more in common, and of each worker one, of many that do not repeat by themselves.
     count = Counter(itertools.chain.from_iterable(firsts))
-    common = sum(count.values()) - len(count) >= 2 and all(any(count[key] > 1 for key in each) for each in firsts)
+    common = all(2 * sum(count[key] > 1 for key in each) >= len(each) for each in firsts)
     differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
     return sorted(position for position, _ in notes) if equal or (common and differ) else []
 

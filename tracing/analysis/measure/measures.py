@@ -305,7 +305,7 @@ class Measures:
 
 
 def _of_both(rows: np.ndarray, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
-    """The times of two hops, for those of these tasks that made both. (Column by column: a row has 47 numbers.)"""
+    """The times of two hops, for those of these tasks that made both. (Column by column: a row has 46 numbers.)"""
     both = (rows[begin] >= 0) & (rows[end] >= 0)
     return rows[begin][both], rows[end][both]
 

@@ -122,7 +122,7 @@ def costs(measures: Measures) -> Costs:
     hold_up, moving = measures.length(measures.held_up), measures.length(measures.on_its_way)
     prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
     rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving
-    rest = max(0, rest)  # (iterators that overlap in time wait for each other)
+    rest = max(0, rest)  # where iterators overlap in time, waits count in each
     moved = int(rest * moving_share(measures))
     found |= {
         Verdict.HOLD_UP: hold_up,

@@ -60,7 +60,8 @@ FILES = (
 def advice_after_error(measures: Measures) -> list[str]:
     """The batches whose keys reproduce the error."""
     tasks = measures.tasks
-    last_epoch = tasks[tasks["epoch"] == tasks["epoch"].max()] if len(tasks) else tasks
+    last = measures.iterators[-1]
+    last_epoch = tasks[(tasks["loader"] == last.loader) & (tasks["epoch"] == last.epochs[-1])]
     died = died_in_a_step(measures)
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
     if not batches:

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import copied_generators, noted_of
+from tracing.analysis.measure.culprits import changed, copied_generators
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
@@ -18,7 +18,6 @@ from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
-FEW = 8  # samples in one memory: fewer may be so by chance
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -32,12 +31,10 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_copied_generators(trace), *_changed_in_main(trace), *_samples_in_one_memory(trace)]
+    found += [*_copied_generators(trace), *_one_position(trace), *_changed_in_main(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
-    if trace.complete < len(trace):
-        found.append(f"From event {trace.complete} on some events are missing.")
     return found
 
 
@@ -76,24 +73,20 @@ def _copied_generators(trace: Trace) -> list[str]:
     return [text] if names else []
 
 
+def _one_position(trace: Trace) -> list[str]:
+    names = changed(trace, "read")
+    text = f"The workers read from one open file of the dataset ({', '.join(names)}), whose position they share since "
+    text += "they were forked: each may get what another has asked for. Open it in each worker, in worker_init_fn."
+    return [text] if names else []
+
+
 def _changed_in_main(trace: Trace) -> list[str]:
     """What persistent workers do not see."""
     positions = np.flatnonzero((trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)).tolist()
     names = sorted({name for position in positions for name in trace.text(position) or ()})
     text = f"Main has changed the dataset since its workers started ({', '.join(names)}). Persistent workers keep the "
-    text += "copy that they were given: put what changes into shared memory (a tensor), or start them in each epoch."
+    text += "copy that they were given: what they need, put into shared memory (a tensor), or start them in each epoch."
     return [text] if names else []
-
-
-def _samples_in_one_memory(trace: Trace) -> list[str]:
-    """Of a dataset that uses the same memory for each sample."""
-    for iterator in trace.index.iterators:
-        for _, noted in noted_of(trace, iterator):
-            samples, memories = noted.get("samples_in", (0, 0))
-            if samples >= FEW and samples >= 2 * memories:
-                text = f"The {samples} samples of a batch were in the memory of {memories}. If the dataset fills it "
-                return [text + "anew for each, they all became the last one: let it return copies."]
-    return []
 
 
 def _place(trace: Trace, position: int) -> str:

@@ -68,7 +68,7 @@ class Reason:
 
 
 def run(measures: Measures) -> Number:
-    return Number("the run", measures.run)
+    return Number("longest epoch", measures.run)
 
 
 def median(measures: Measures, name: str, begin: str, end: str) -> Number:

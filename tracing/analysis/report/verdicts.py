@@ -24,25 +24,24 @@ from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict, epochs_ended, left
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change
-from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
-SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
+SMALL = 1 << 16  # bytes of a batch: fewer take as long to move as none
 
 TABLE = """
 TRAINING: the causes in the loader cost less than 15 % of the time of the program
+    grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
+                            and new ones read it all again in each of {epochs} epochs.
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
-    crowds & not elsewhere  The workers keep {crowds:.1f} of {cores} cores busy, and training steps may wait for one:
-                            cheaper samples, or fewer workers, then make the steps faster.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
                             does between two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
-    waits & restarts        If the dataset keeps what it read, persistent_workers=True saves most: new workers know
-                            nothing of it, and read it all again in each of {epochs} epochs.
+    grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
+                            and new ones read it all again in each of {epochs} epochs.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
@@ -81,7 +80,6 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
-    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     few_bytes               Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
 SAMPLER: main spends its time in the sampler
@@ -185,13 +183,11 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
     there, busy = cores.cores(measures), cores.cores_are_the_limit(measures)
-    used = cores.cores_used(measures)
     threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
     waits = cores.making_waits(measures)
     return {
         "cores": there,
         "cores_busy": busy,
-        "crowds": used if busy and 2 * used > there else 0.0,
         "others": cores.crowded(measures),
         "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
         "beside_main": round(cores.beside_main(measures), 1),
@@ -214,6 +210,7 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
         "starts_at": starts.place if (starts := culprits.starting_at(measures)) else "",
         "turns": turns.what if (turns := culprits.turns(measures)) else "",
         "collate_fn": collate_fn,
+        "grown": ", ".join(culprits.changed(measures.trace, "grown")),
         "slow": (collate_fn or "the samples") + at_line,
     }
 
@@ -227,8 +224,6 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
         "tensors": made_of["tensors"],
         "objects": made_of["objects"],
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
-        "views": made_of["storage"] > LARGE + made_of["bytes"],
-        "storage": size(made_of["storage"]),
         "few_bytes": made_of["tensors"] < MANY and len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
     }
 

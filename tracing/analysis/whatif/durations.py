@@ -30,6 +30,7 @@ from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
 FEWEST = 3  # samples of main: fewer show too little
+SEEN = 0.01  # of the messages: a smaller share says nothing about the others
 ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5}  # main in the loader: the share
 
 # What workers cost torch's loader, if the recorded one had none: it makes shared memory for the tensors of a batch, and
@@ -95,8 +96,7 @@ class Durations:
         self.sending = on_their_way(measures, rows, Queue.INDEX)  # a task, from main to a worker that waits for it
         # A batch, from its worker to a reader that waits for it, and the reader's unpickling.
         self.pickling = on_their_way(measures, rows, Queue.RESULT)
-        begin, end = rows["result_arrived"], rows["result_got"]
-        self.unpickling = _filled((end - begin) / SECOND, (begin >= 0) & (end >= 0))
+        self.unpickling = _seconds(rows, "result_arrived", "result_got")
         self.pinning_cpu = np.minimum(_cpu(rows, "pin_cpu"), pinning)
         self.pinning_wait = pinning - self.pinning_cpu
         self.pins = bool((rows["pin_begin"] >= 0).any())
@@ -211,28 +211,28 @@ def _before_first_batch(measures: Measures) -> float:
 
 def on_their_way(measures: Measures, rows: np.ndarray, queue: Queue) -> np.ndarray:
     """From the put of each message until its reader has it. How long a message is in its pipe shows only if the reader
-    waited for it (and when it is put there is not recorded by torch's feeders): the others are taken to be as these."""
+    waited for it (and when it is put there is not recorded by torch's feeders): the others are taken to be as these,
+    in turn; where it hardly ever waited, nothing is known, and 0 is taken."""
     name = queue.name.lower()
     put, arrived = rows[f"{name}_put"], rows[f"{name}_arrived"]
     arrived = np.where(arrived >= 0, arrived, rows[f"{name}_got"])
-    return _filled((arrived - put) / SECOND, (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived))
-
-
-def _filled(lengths: np.ndarray, known: np.ndarray) -> np.ndarray:
-    return np.where(known, lengths, np.resize(lengths[known], len(lengths))) if known.any() else np.zeros(len(lengths))
+    known = (put >= 0) & (arrived >= 0) & _waited(measures, rows, queue, arrived)
+    lengths = (arrived - put) / SECOND
+    return np.where(known, lengths, np.resize(lengths[known], len(rows)) if known.mean() > SEEN else 0.0)
 
 
 def _waited(measures: Measures, rows: np.ndarray, queue: Queue, arrived: np.ndarray) -> np.ndarray:
-    """Whether the consumer was waiting for each message when it was put, and not since the epoch before: bool."""
+    """Whether the consumer was waiting for each message when it was put, and not since before the worker's first in
+    this epoch, which takes longer (its feeder, or the worker itself, is just starting): bool."""
     waited, put = np.zeros(len(rows), bool), rows[f"{queue.name.lower()}_put"]
-    epochs = np.unique(epoch_ids(rows), return_inverse=True)[1]
+    shares = np.unique([epoch_ids(rows), rows["worker"]], axis=1, return_inverse=True)[1]  # of an epoch: each worker's
     begins = np.full(len(rows), np.iinfo(np.int64).max)
-    np.minimum.at(begins, epochs, put)
+    np.minimum.at(begins, shares, put)
     for consumer in range(measures.num_workers) if queue is Queue.INDEX else [NO_WORKER]:
         waits = np.sort(measures.time[np.concatenate(measures.groups(Kind.WAIT, queue, consumer))])
         mine = np.flatnonzero((arrived >= 0) & ((rows["worker"] == consumer) | (consumer == NO_WORKER)))
         mine = mine[np.argsort(arrived[mine])]
         since = np.append(-1, waits)[np.searchsorted(waits, arrived[mine])]
         before = np.append(-1, arrived[mine])[:-1]
-        waited[mine] = (since > np.maximum(before, begins[epochs[mine]])) & (since <= put[mine])
+        waited[mine] = (since > np.maximum(before, begins[shares[mine]])) & (since <= put[mine])
     return waited

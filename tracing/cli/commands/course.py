@@ -14,7 +14,7 @@ PLACES = PACKAGE / "course", PACKAGE.parent / "notebooks"  # in an installed pac
 NEXT = """\
 The course is in {folder}. To go on:
   cd {folder}
-  jupyter lab notebooks/00-a-dataloader-on-one-page.ipynb    # pip install "minidl[notebooks]"
+  jupyter lab notebooks/00-a-dataloader-on-one-page.ipynb    # pip install '.[notebooks]' in a clone
   python -m notebooks.exercises list"""
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
+import itertools
 import pickle
 import random
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,13 +80,13 @@ class TracedCollate:
     """collate_fn. When it is called the samples are there, so the fetch has ended."""
 
     def __init__(self, function: Any, progress: Progress, worker: int, iterable: bool, of: Any) -> None:
-        """`of`: the dataset. After worker_init_fn each worker may still have a copy of the same random generator."""
+        """`of`: the dataset, after worker_init_fn."""
         self.function, self.progress, self.worker, self.iterable = function, progress, worker, iterable
         self.noted = -1  # the last epoch in which a batch's contents were noted
-        self.states: dict[str, tuple[Any, str]] = {}  # random generators, and digests of what they were
+        self.before: list[tuple[str, str, Any, Any]] = []  # ("drawn", "transform.rng", Generator(PCG64), its digest)
         with contextlib.suppress(Exception):  # these are the user's objects
-            found = generators(of) | generators(sys.modules[type(of).__module__], 1)
-            self.states = {name: (each, digest_of(each)) for name, each in found.items()}
+            found = [*parts(of), *parts(type(of), depth=1), *parts(sys.modules[type(of).__module__], depth=1)]
+            self.before = [(what, name, each, mark) for name, each in found for what, mark in marks(each, iterable)]
 
     def __call__(self, samples: Any) -> Any:
         epoch_id, task, worker = self.progress.epoch_id, self.progress.task, self.worker
@@ -94,20 +97,18 @@ class TracedCollate:
         return batch
 
     def _note(self, samples: Any, batch: Any) -> dict[str, Any] | None:
-        """Of the first batch of an epoch: what it is made of, and in how many memories its samples are; of a stream in
-        a worker, digests of its first samples; of a worker's first batch, the generators that it drew from, and
-        digests of what they were before."""
+        """Of the first batch of an epoch: what it is made of; of a stream in a worker, digests of its first samples; of
+        a worker's first batch, what it has used, and its marks before and after."""
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
-        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
-            if isinstance(samples, list):
-                addresses = {address_of(each) or -number for number, each in enumerate(samples)}
-                noted["samples_in"] = [len(samples), len(addresses)]
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
-            noted["drawn"] = {name: was for name, (each, was) in self.states.items() if digest_of(each) != was}
+            for what, name, each, was in self.before:
+                if (now := marks(each, self.iterable)) != [(what, was)]:
+                    noted.setdefault(what, {})[name] = f"{was} → {now[0][1]}"
             if self.iterable and self.worker != NO_WORKER:
                 first = samples[:FIRST] if isinstance(samples, list) else [samples]
                 noted["samples"] = [digest_of(each) for each in first]
@@ -131,16 +132,30 @@ def digest_of(samples: Any) -> str:
 
 
 GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
-DEPTH, WIDTH = 4, 32  # how far to look for them, and at how many items of a list
+CACHES = (functools._lru_cache_wrapper, dict, list, set)
+DEPTH, WIDTH = 4, 32  # how far to look into an object, and at how many items of a list, or attributes
+INHERITED: set[int] = set()  # ids of what main's datasets consist of: forked workers have the same objects
 
 
-def generators(thing: Any, depth: int = DEPTH) -> dict[str, Any]:
-    """The random generators that an object has, by their names: {"transform.rng": Generator(PCG64)}."""
+def marks(thing: Any, of_stream: bool) -> list[tuple[str, Any]]:
+    """What shows that a batch has used something that workers copy or share, and how far it was: a random generator
+    ("drawn"), a cache ("grown"; a stream has buffers, not caches), a file whose position others share ("read")."""
     if isinstance(thing, GENERATORS):
-        return {"": thing}
-    parts = dict(enumerate(thing[:WIDTH]) if isinstance(thing, (list, tuple)) else getattr(thing, "__dict__", {}))
-    inner = {name: generators(part, depth - 1) for name, part in parts.items() if depth > 0}
-    return {f"{name}.{of}".rstrip("."): each for name, found in inner.items() for of, each in found.items()}
+        return [("drawn", digest_of(thing))]
+    if isinstance(thing, CACHES) and not of_stream:
+        return [("grown", thing.cache_info().currsize if isinstance(thing, CACHES[0]) else len(thing))]
+    shared = isinstance(thing, io.IOBase) and id(thing) in INHERITED
+    return [("read", getattr(thing, "buffer", thing).tell())] if shared else []
+
+
+def parts(thing: Any, name: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
+    """What an object consists of, by name: ("transform.rng", Generator(PCG64)). Not what is in modules that it has."""
+    yield name, thing
+    if depth and not (name and isinstance(thing, types.ModuleType)):
+        inner = enumerate(thing) if isinstance(thing, (list, tuple)) else getattr(thing, "__dict__", {}).items()
+        for key, part in list(itertools.islice(inner, WIDTH if name or depth == DEPTH else None)):
+            if not str(key).startswith("__"):
+                yield from parts(part, f"{name}.{key}".lstrip("."), depth - 1)
 
 
 def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
@@ -155,21 +170,10 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
-    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, and other
-    objects."""
+    """Count the tensors of a batch, their bytes, and other objects."""
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             noted["tensors"] += 1
             noted["bytes"] += leaf.nbytes
-            noted["storage"] = max(noted["storage"], leaf.untyped_storage().nbytes())
         else:
             noted["objects"] += 1
-
-
-def address_of(sample: Any) -> int:
-    """Of the memory of a sample's largest tensor or array; 0: it has none. Of two that are there at the same time it
-    is the same if they share this memory."""
-    large = max(leaves(sample), key=lambda leaf: getattr(leaf, "nbytes", 0))
-    if isinstance(large, torch.Tensor):
-        return large.data_ptr()
-    return large.ctypes.data if isinstance(large, numpy.ndarray) else 0

@@ -12,6 +12,7 @@ Legend
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.loader_text import values_of
 from tracing.recording.torch_loader.common import Behind, Progress, next_epoch_of
-from tracing.recording.torch_loader.fetcher import emit_fetches
+from tracing.recording.torch_loader.fetcher import INHERITED, emit_fetches, parts
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
 from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, content
 
@@ -151,6 +152,8 @@ class Parallel(Emitting):
     def _prepare(self, loader: Any) -> None:
         self._task_info = {}
         self._died: set[int] = set()
+        with contextlib.suppress(Exception):  # these are the user's objects
+            INHERITED.update(id(each) for _, each in parts(loader.dataset) if loader.num_workers > 1)
         pins = loader.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available()  # the first: torch 2.6
         context = loader.multiprocessing_context or torch.multiprocessing
         results = PinnedResults if pins else ResultQueue

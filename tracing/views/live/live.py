@@ -59,7 +59,7 @@ def watch(
     0 or less, KeyboardInterrupt at Ctrl-C and SystemExit at SIGTERM: the terminal is restored by then.
     """
     if not speed > 0:
-        raise ValueError(f"speed is how many times as fast as it happened: more than 0, not {speed}")
+        raise ValueError(f"speed must be above 0, not {speed}")
     console = console or Console()
     source = Processes(path, part, speed, clock)
     if once or record is not None:

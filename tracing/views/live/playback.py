@@ -58,7 +58,8 @@ class Live:
         state = self.trace.state(-1)
         self._check_for_hang(state)
         if (begin := self._clock()) >= self._next_verdict:
-            self.limit = verdict(self.trace)
+            # While nothing moves, what limited the load until then is not what one wants to know.
+            self.limit = "" if begin - self._moved > ASK_PERIOD else verdict(self.trace)
             self._next_verdict = begin + max(JUDGE_PERIOD, JUDGE_COST * (self._clock() - begin))
         running = not self._over and (not state.loaders or any(loader.alive for loader in state.loaders))
         return state, max(state.time, self._clock()) if running else state.time

@@ -84,14 +84,14 @@ class Recent:
         self.said = [(event, actors[event["actor"]]) for event in said[-MOST_SAID:]]
 
     def _note_threads(self, trace: Trace, loader: LoaderState, first: int, k: int) -> None:
-        """What each was busy with between events `first` and `k`."""
+        """What each was busy with between events `first` and `k`, including what it had begun before."""
         of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
         iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
         # A run that began inside the window is measured from its beginning.
         span = max(1, self.now - max(self.since, trace.start))
 
         def did(lane: Lane, worker: int = -1) -> Activity:
-            found = activity(trace, iterators, lane, worker, first, k)
+            found = activity(trace, iterators, lane, worker, max(0, first - 1), k)
             found.begin = np.maximum(found.begin, self.since)
             found.end[-1:] = self.now
             return found

@@ -231,7 +231,7 @@ class Board {
     const where = this.places.reorder;
     if (!where) return;
     where.querySelector(".chips").replaceChildren(...stored.map((task) => chip(task, `${task}`)));
-    const next = stored.includes(waitsFor), words = next ? `${waitsFor} is next` : `wait for ${waitsFor}`;
+    const next = stored.includes(waitsFor), words = next ? `${waitsFor} is next` : `waits for ${waitsFor}`;
     where.querySelector(".gap").textContent = stored.length ? words : "";
     where.classList.toggle("held", stored.length > 0 && !next);
   }

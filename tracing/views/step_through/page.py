@@ -103,7 +103,7 @@ def _note(trace: Trace, first: int, last: int, asked: int) -> str:
     since, until = ((int(trace.events["time"][k]) - trace.start) / 1e9 for k in (first, last))
     note = f"A part of a run: events {first:,} to {last:,} of {len(trace):,}, from {since:.3f} to {until:.3f} s."
     if more := asked - (last + 1 - first):
-        note += f" {more:,} more would make it slow. What comes next: --at {until:.3f}."
+        note += f" {more:,} more would be slow. To go on: --at {until:.3f}."
     return note
 
 

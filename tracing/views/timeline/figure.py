@@ -114,7 +114,7 @@ def blank(view: View, width: float, rows: int, strips: list[float]) -> tuple[Fig
         look = {"labelsize": colours.NUMBERS, "length": 2, "color": colours.FAINT}
         axes[-1].tick_params(axis="x", labelbottom=top == tops[-1], **look)
     bins = duration(int(view.edges[1] - view.edges[0]))
-    share = f". Height in a lane: share of {bins}" if view.summed else ""
+    share = f". Height in a lane: share of each {bins}" if view.summed else ""
     axes[-1].set_xlabel(f"time since the first event ({name}){share}", size=colours.WORDS)
     return figure, scale, axes
 

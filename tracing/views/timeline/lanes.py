@@ -40,9 +40,8 @@ def lanes_of(view: View) -> list[Row]:
     ]
     if any(len(view.trace.index.lane(each.number, Lane.PIN)) for each in view.iterators):
         rows.append(row("pin thread", Lane.PIN, -1, [*LOADER_LOOKS, Look.WAITING]))
-    for worker in range(view.num_workers):
-        rows.append(row(f"worker {worker}", Lane.WORKER, worker, [*LOADER_LOOKS, Look.WAITING]))
-    return rows
+    looks = [*LOADER_LOOKS, Look.WAITING]
+    return rows + [row(f"worker {worker}", Lane.WORKER, worker, looks) for worker in range(view.num_workers)]
 
 
 def draw_lanes(axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list[Mark]) -> None:
