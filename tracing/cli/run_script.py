@@ -252,10 +252,10 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
             loaders = len({each.loader for each in trace.loaders})
             lines += [f"{len(trace):,} events of {loaders} loader{'s' * (loaders != 1)} in {path}"]
         if trace.loaders:
-            lines += [] if tried else tracing.report(ranks).first_lines()
-            typed = shlex.quote(path)
-            lines += [f"look further: {tracer()} report {typed}"]
-            lines += [f"              {tracer()} timeline {typed} -o timeline.svg"]
+            more, typed = [] if tried else tracing.report(ranks).first_lines(), shlex.quote(path)
+            more += [f"look further: {command()} report {typed}"]
+            more += [f"              {command()} timeline {typed} -o timeline.svg"]
+            lines += [each.replace(command(), tracer()) for each in more]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {recording.path}, but there is no report: {error!r}"]
     text = "\n".join(lines)
