@@ -106,7 +106,6 @@ dist: setup ## the wheel and the source distribution in dist/, each tried in an 
 	@$(BIN)/python -m docs.make.dist
 
 PICTURES := docs/pictures
-# Batch 31 is followed since README.md tells its story: which one is followed by default differs from run to run.
 # The event that the step-through shows: the first of these batches to come too early.
 define BUSY
 import tracing
@@ -122,8 +121,8 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	@mkdir -p $(PICTURES)
 	@$(BIN)/python -m docs.make.moving_picture $(PICTURES)/demo.gif
 	@$(BIN)/python -m tracing demo --no-live -o traces/pictures/demo
-	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.png --batches 10:34 --follow 31
-	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.svg --batches 10:34 --follow 31
+	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.png --batches 10:34
+	@$(BIN)/python -m tracing timeline traces/pictures/demo -o $(PICTURES)/demo-timeline.svg --batches 10:34
 	@$(BIN)/python -m tracing live traces/pictures/demo --once --record $(PICTURES)/demo-live.svg >/dev/null
 	@$(BIN)/python -m tracing step traces/pictures/demo --batches 10:34 -o docs/demo.html
 	@$(BIN)/python -m docs.make.story

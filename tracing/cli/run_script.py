@@ -245,7 +245,8 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
         if recording.failure is not None:
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
-            lines += [NOTHING.format(path)]
+            # (A child that cannot be recorded cannot say so: it never runs a line of ours.)
+            lines += [f"no DataLoader was iterated in this process or its children: nothing is in {path}"]
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:
@@ -260,13 +261,6 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
         lines = [f"recorded into {recording.path}, but there is no report: {error!r}"]
     text = "\n".join(lines)
     say("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), stderr)
-
-
-# A child that cannot be recorded cannot say so either: it never runs a line of ours.
-NOTHING = (
-    "no DataLoader was iterated in this process or its children: nothing is in {}\n"
-    "(Not seen: children without this environment, threads that outlive main's code, an `__iter__` beside torch's.)"
-)
 
 
 def shown(path: Path) -> str:

@@ -428,6 +428,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(60, many_tensors), {"num_workers": 1, "batch_size": 4, "collate_fn": in_one},
         Said(Verdict.MOVING, "", ("A batch has 200 tensors and 0 other Python objects",)),
     ),
+    "batches of views": (
+        Samples(80, lambda key: torch.empty(64, 1 << 16)[:1]), {"num_workers": 1, "batch_size": 2, "collate_fn": list},
+        Said(Verdict.MOVING, "A tensor of 16.8 MB is moved whole, though a batch is a part of it"),
+    ),
     "batches of many objects": (
         Samples(800, many_objects), {"num_workers": 2, "batch_size": 4, "collate_fn": list},
         Said(Verdict.MOVING, "A batch has 0 tensors and 16,000 other Python objects"),

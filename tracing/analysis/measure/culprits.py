@@ -217,13 +217,13 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 
 
 def contents(measures: Measures) -> dict[str, int]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0}, as noted of one of the
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
     last epoch; all 0 where that was not recorded, as of minidl's loader."""
     for iterator in measures.iterators[::-1]:
         for _, noted in noted_of(measures.trace, iterator):
             if "tensors" in noted:
                 return noted
-    return dict.fromkeys(("tensors", "bytes", "objects"), 0)
+    return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
 
 
 def changed(trace: Trace, what: str) -> list[str]:

@@ -24,10 +24,11 @@ from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict, epochs_ended, left
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change
+from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
-SMALL = 1 << 16  # bytes of a batch: fewer take as long to move as none
+SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
 
 TABLE = """
 TRAINING: the causes in the loader cost less than 15 % of the time of the program
@@ -80,6 +81,7 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
+    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     few_bytes               Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
 SAMPLER: main spends its time in the sampler
@@ -221,9 +223,10 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
     sent = measures.tasks["result_bytes"][measures.tasks["result_bytes"] > 0]
     return {
         "pins": 2 * pinning > measures.length(measures.on_its_way),
-        "tensors": made_of["tensors"],
-        "objects": made_of["objects"],
+        **made_of,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
+        "views": made_of["storage"] > LARGE + made_of["bytes"],
+        "storage": size(made_of["storage"]),
         "few_bytes": made_of["tensors"] < MANY and len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
     }
 

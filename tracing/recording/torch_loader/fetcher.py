@@ -102,7 +102,7 @@ class TracedCollate:
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
-        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
+        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
@@ -170,10 +170,11 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
-    """Count the tensors of a batch, their bytes, and other objects."""
+    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, other objects."""
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             noted["tensors"] += 1
             noted["bytes"] += leaf.nbytes
+            noted["storage"] = max(noted["storage"], leaf.untyped_storage().nbytes())
         else:
             noted["objects"] += 1
