@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
-from notebooks.predict import PLAIN
+from notebooks.predict import BUILDS, PLAIN
 
 COMMAND = "python -m notebooks.build"
 FOLDER = Path(__file__).parent
@@ -99,6 +99,7 @@ def main() -> int:
         paths = notebooks(arguments.names)
     except ValueError as error:
         parser.error(str(error))
+    os.environ[BUILDS] = "1"
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:  # the work is done by the kernels
         futures = {pool.submit(build, path): path for path in paths}

@@ -1,6 +1,6 @@
 """A DataLoader on one page: `for batch in DataLoader(dataset, batch_size=4, num_workers=2): ...`
 
-Chapter 0 of the course builds it and breaks it. Statements with `emit` or `events` only report to the tracer."""
+Notebook 0 builds it and breaks it. Statements with `emit` or `events` only report to the tracer."""
 
 import itertools
 import multiprocessing

@@ -16,22 +16,19 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import tempfile
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 from IPython.display import Image, Markdown, display
 from matplotlib.figure import Figure
 
 import tracing
 from minidl.transport import VARIABLE
 from minidl.world.simulated import Outcome, simulate
-from notebooks.predict import SUMMARY
+from notebooks.predict import BUILDS, SUMMARY
 from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.step_through.source_code import EmittingLines
 
@@ -90,7 +87,7 @@ def _only_reports(node: ast.stmt) -> bool:
 
 def run(program: Callable[[], Any], transport: str = "torch", **options: Any) -> Outcome:
     """Run a program in the simulated world; `options` are those of `simulate`. What it raises is raised here. Its
-    loaders move batches as torch does, with a feeder thread for each queue; chapter 14 is about the other way."""
+    loaders move batches as torch does, with a feeder thread for each queue; notebook 14 is about the other way."""
     outcome = simulate(program, environment={VARIABLE: transport}, **options)
     if outcome.error is not None:
         raise outcome.error
@@ -131,39 +128,9 @@ def end_children() -> int:
     return len(children)
 
 
-def after_signal(number: int, loader: Any, group: bool, patience: float = 5) -> tuple[int, int]:
-    """A program begins to iterate a loader, and gets a signal: its whole group, as from a terminal, or main alone. How
-    many tracebacks it prints, and how many of its workers are still there `patience` seconds later (they are ended)."""
-    fork = multiprocessing.get_context("fork")
-    with tempfile.TemporaryFile("w+") as errors:
-        begun = fork.Semaphore(0)
-        main = fork.Process(target=_iterate, args=(loader, begun, errors))
-        main.start()
-        begun.acquire(timeout=30)
-        time.sleep(0.2)  # until each worker waits: a signal just before a read that blocks would be noted after it only
-        workers = psutil.Process(main.pid).children()
-        (os.killpg if group else os.kill)(main.pid or 0, number)
-        left = psutil.wait_procs(workers, timeout=patience)[1]
-        alive = [worker for worker in left if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
-        for worker in alive:
-            worker.kill()
-        main.join(20)  # not before: as long as its workers live, they hold open what shows its end
-        errors.seek(0)
-        return errors.read().count("Traceback ("), len(alive)
-
-
-def _iterate(loader: Any, begun: Any, errors: Any) -> None:
-    os.setsid()  # as a terminal starts it: with a group of its own
-    sys.stderr = errors
-    try:
-        for number, _ in enumerate(loader, 1):
-            if number == 2 * loader.num_workers:  # all workers have been at work: a long training step
-                begun.release()
-                while True:
-                    time.sleep(0.01)
-    finally:  # main would end its workers before they have printed all
-        for worker in multiprocessing.active_children():
-            worker.join()
+def must_be_clear(clear: bool) -> None:
+    """The build refuses a picture that contradicts its text: the machine was busy with other things."""
+    assert clear or BUILDS not in os.environ, "build it on a quiet machine"
 
 
 def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:

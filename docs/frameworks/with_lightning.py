@@ -10,7 +10,7 @@ import torch
 from common import RANKS, Samples, clock, compute, model
 
 FRAMEWORK, VERDICTS, RANKS_TOO = "lightning", {"workers"}, True
-ADVICE = r"num_workers=[3-9]|more workers can help|More workers would not help: they compute, and there are 2 cores"
+ADVICE = r"num_workers=[3-9]|more workers can help|More workers would not help"
 
 
 class Module(lightning.LightningModule):

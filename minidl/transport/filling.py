@@ -41,6 +41,7 @@ class Room:
         self.looked_at: dict[Place, weakref.ref[Any] | None] = {}  # where a piece lies -> the piece; None: for ever
         self._end = 0  # the first byte that is not taken
         self._packer = packer
+        packer._world.before_fork(self)
 
     def reserve(self, nbytes: int) -> torch.UntypedStorage | None:
         """A piece of the memory. None if it does not fit, or is not for this batch: the caller is another thread, which
@@ -99,8 +100,7 @@ class Packer:
         self._maker = world.thread_id()  # the thread that makes the batches
         self._reducers = world.reducers
         self._slots: dict[int, Room] = {}  # of those that main has the memory of, the last batch's room
-        self._largest = 0  # bytes of a batch
-        world.before_fork(self)
+        self._largest = 0  # bytes of a batch, lately
 
     def room(self, slot: int, fresh: bool) -> Room:
         """For the next batch. A slot's memory is not used again if main says so (`fresh`), or if something in this
@@ -121,11 +121,6 @@ class Packer:
     def makes_batches_here(self) -> bool:
         return self._maker == self._world.thread_id()
 
-    def before_fork(self) -> None:
-        for room in [*self._slots.values(), _current]:
-            if room is not None:
-                room.before_fork()
-
     def pack(self, message: Any) -> tuple[list[Any], Memory | None]:
         """A message as pieces of bytes, and memory that main has not mapped yet, to be sent with them."""
         room = getattr(message, "room", None) or Room(self, NO_SLOT)
@@ -140,7 +135,7 @@ class Packer:
             if address != base + begin:
                 ctypes.memmove(base + begin, address, size)
         room.say_whether_looked_at()
-        self._largest = max(self._largest, nbytes)
+        self._largest = max(self._largest * 7 // 8, nbytes)
         emit(SLOT_FILLED, message.epoch_id, message.task_id, self._worker_id, value=nbytes)
         new = self._new_to_main(message, room) if room.is_new else None
         return pickled.pieces(begins, room.slot, nbytes, new is not None), new

@@ -79,7 +79,6 @@ class Unpacker:
     def before_fork(self) -> None:
         """The child will have the same memory, and may use what is lent for as long as it likes: the worker must not
         write there again."""
-        self._pages.forks += 1
         for loan in list(self._lent.values()):  # a list at once: the pin thread may lend another
             loan.retired = True
 

@@ -37,10 +37,12 @@ def lay_out(spans: list[tuple[int, int]], memory: Memory | None, taken: list[Pla
     already stays there; the rest goes before what is taken, as far as there is room, or behind it."""
     base, size = (0, 0) if memory is None else (address_of(memory.bytes), memory.bytes.nbytes)
     begins, front, room = [], 0, min(taken)[0] if taken else 0
-    end = max((end for _, end in taken), default=0)
+    end, stay = max((end for _, end in taken), default=0), list[Place]()
     for address, nbytes in spans:
-        if base <= address < base + size:
-            begins.append(address - base)
+        begin = address - base
+        if 0 <= begin < size and not any(begin < last and first < begin + nbytes for first, last in stay):
+            begins.append(begin)
+            stay.append((begin, begin + nbytes))  # another that lies there is copied, as with torch
         elif front + aligned(nbytes) <= room:
             begins.append(front)
             front += aligned(nbytes)
@@ -58,6 +60,10 @@ class Pages:
         self._world = world
         self._pid = world.pid()
         self.forks = 0  # of main, so far
+        world.before_fork(self)
+
+    def before_fork(self) -> None:
+        self.forks += 1
 
     def give_back(self, memory: Memory, begin: int, end: int | None = None, forks: int | None = None) -> None:
         """Those that lie wholly between two bytes, unless a worker, a child of one or one of main may look at them.

@@ -127,6 +127,58 @@ def memory_of(processes: list[Any]) -> tuple[int, int]:
     return sum(mappings(str(each.pid)) for each in processes), sum(each.memory_info().rss for each in processes)
 
 
+def child_that_looks_at(held: list[torch.Tensor]) -> Callable[[], bool]:
+    """Fork a child. What is returned lets it look, and says whether it sees what was there when it was forked."""
+    (ready, go), (told, tell), expected = os.pipe(), os.pipe(), values(held)
+    if os.fork() == 0:
+        os.read(ready, 1)
+        os.write(tell, b"=" if values(held) == expected else b"!")
+        os._exit(0)
+    return lambda: (os.write(go, b"."), os.read(told, 1))[1] == b"="
+
+
+def test_a_fork_after_the_loader_is_gone_still_has_its_batches() -> None:
+    held = list(loader_of())
+    looks = child_that_looks_at(held)
+    held.clear()
+    assert looks()
+    os.wait()
+
+
+def test_a_child_of_a_worker_still_has_what_the_worker_and_main_have_dropped() -> None:
+    (told, tell), (ready, go) = os.pipe(), os.pipe()
+    made: list[torch.Tensor] = []
+
+    def collate(samples: list[torch.Tensor]) -> torch.Tensor:
+        batch = minidl.default_collate(samples)
+        made.append(batch)
+        if len(made) == 8:
+            looks = child_that_looks_at(made)
+            made.clear()
+            if os.fork() == 0:
+                os.read(ready, 1)
+                os._exit(os.write(tell, b"=" if looks() else b"!") - 1)
+        return batch
+
+    held = list(loader_of(collate_fn=collate, num_workers=1))
+    held.clear()
+    os.write(go, b".")
+    assert os.read(told, 1) == b"="
+
+
+@pytest.mark.parametrize("twice", [torch.Tensor.numpy, lambda x: torch.from_numpy(x.numpy()), torch.from_dlpack])
+def test_two_leaves_upon_one_memory_are_independent(twice: Callable[[Any], Any]) -> None:
+    def collate(samples: list[torch.Tensor]) -> list[Any]:
+        batch = minidl.default_collate(samples)
+        return [batch, twice(batch)]
+
+    held = []
+    for batch, other in loader_of(collate_fn=collate):
+        batch.zero_()
+        held.append(torch.as_tensor(other))
+    assert values(held) == list(range(12))
+
+
 @pytest.mark.slow
 def test_a_hundred_epochs_take_no_more_memory_than_the_first() -> None:
     loader = minidl.DataLoader(Samples(40, uneven), 1, num_workers=2, persistent_workers=True, transport="slots")

@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import inspect
 import multiprocessing
+import os
 import signal
+import sys
+import tempfile
+import time
 import types
 from typing import Any
 
 import matplotlib.figure
+import psutil
 import pytest
 import torch
 import torch.utils.data
@@ -151,8 +156,43 @@ def test_only_what_reports_is_left_out_of_a_source():
     assert show.without_events(source) == "\nx = 1\nif x:\n    y = 2"
 
 
+def after_signal(number: int, loader: Any, group: bool, patience: float = 5) -> tuple[int, int]:
+    """A program begins to iterate a loader, and gets a signal: its whole group, as from a terminal, or main alone. How
+    many tracebacks it prints, and how many of its workers are still there `patience` seconds later (they are ended)."""
+    fork = multiprocessing.get_context("fork")
+    with tempfile.TemporaryFile("w+") as errors:
+        begun = fork.Semaphore(0)
+        main = fork.Process(target=_iterate, args=(loader, begun, errors))
+        main.start()
+        begun.acquire(timeout=30)
+        time.sleep(0.2)  # until each worker waits: a signal just before a read that blocks would be noted after it only
+        workers = psutil.Process(main.pid).children()
+        (os.killpg if group else os.kill)(main.pid or 0, number)
+        left = psutil.wait_procs(workers, timeout=patience)[1]
+        alive = [worker for worker in left if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE]
+        for worker in alive:
+            worker.kill()
+        main.join(20)  # not before: as long as its workers live, they hold open what shows its end
+        errors.seek(0)
+        return errors.read().count("Traceback ("), len(alive)
+
+
+def _iterate(loader: Any, begun: Any, errors: Any) -> None:
+    os.setsid()  # as a terminal starts it: with a group of its own
+    sys.stderr = errors
+    try:
+        for number, _ in enumerate(loader, 1):
+            if number == 2 * loader.num_workers:  # all workers have been at work: a long training step
+                begun.release()
+                while True:
+                    time.sleep(0.01)
+    finally:  # main would end its workers before they have printed all
+        for worker in multiprocessing.active_children():
+            worker.join()
+
+
 def test_a_program_with_the_page_prints_a_traceback_for_each_process_and_leaves_orphans_when_it_is_killed():
     loader = one_page.DataLoader(range(10**9), num_workers=2, collate_fn=list)
-    assert show.after_signal(signal.SIGINT, loader, group=True) == (3, 0)
-    assert show.after_signal(signal.SIGKILL, loader, group=False, patience=1) == (0, 2)
+    assert after_signal(signal.SIGINT, loader, group=True) == (3, 0)
+    assert after_signal(signal.SIGKILL, loader, group=False, patience=1) == (0, 2)
     assert not multiprocessing.active_children()

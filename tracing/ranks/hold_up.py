@@ -16,7 +16,7 @@ MOST = 0.5  # of the waiting: less than this is no single rank's doing
 START, LOADER, STEP, BETWEEN = "start-up", "its loader", "its training step", "between its epochs"
 EXPLAINED = {
     START: "It is late because its loader takes longer to start ({}).",
-    LOADER: "It is late because it waits longer for its batches ({}).",
+    LOADER: "It waits longer for its batches ({}): they take longer to make, or it is just behind, where all wait.",
     STEP: "Its loader is not the cause: it asks late for its batches ({}), so what it does at the end of its training "
     "step takes longer, such as logging or saving.",
     BETWEEN: "It is late where an epoch begins ({}): what it does between its epochs takes longer, such as saving{}.",
@@ -30,11 +30,12 @@ class HoldUp:
         kept, first = steps.kept_waiting(), steps.number[:, 0] == 0
         total = max(1, int(steps.began.max() - steps.asked[steps.asked >= 0].min(initial=int(steps.began.min()))))
         worst = int(kept.argmax())
-        alone, mine = bool(kept[worst] >= MOST * kept.sum()), steps.began.argmax(axis=1) == worst
+        alone = bool(kept[worst] >= max(MOST, 1.5 / len(kept)) * kept.sum())  # of two, one is always half of it
+        mine = steps.began.argmax(axis=1) == worst
         self.name = ranks.together[worst].name if alone else ""  # "rank 2"; "" if they take turns
         self.last_in = int(mine.sum())  # in how many steps it was the last
         self.steps = len(mine)
-        self.cost_ns = int(kept[worst] if alone else kept.sum())  # how long the others waited for it, on average
+        self.cost_ns = int(kept[worst] if alone else steps.waited.sum() / len(kept))  # what each waits, on average
         self.share = self.cost_ns / total  # of the time from the first step to the last, 0 to 1
         # START, ... -> how much later that made it, in all
         self.late_ns = _late(steps.asked[mine], steps.began[mine], first[mine], worst)
@@ -49,10 +50,7 @@ class HoldUp:
         if not self.name and self.because == BETWEEN:
             return f"They take turns: now one is late where an epoch begins, now another. Each waits {waited}."
         if not self.name:
-            return (
-                f"They take turns: in each step another rank is the last, and each waits {waited}. Batches that take "
-                "equally long would help, or more that are ready in advance (prefetch_factor, num_workers)."
-            )
+            return f"They take turns: in each step another rank is the last, and each waits {waited}."
         late = f"in {self.last_in} of {self.steps} steps it was the last, and the others waited {waited}"
         own = "".join(f", or iterating loader {loader}, which only it has" for loader in self.alone_with[:1])
         why = EXPLAINED[self.because].format(duration(self.late_ns[self.because]), own)

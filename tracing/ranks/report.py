@@ -44,6 +44,9 @@ class RankReport:
         return [self.rank.name, str(self.batches), duration(inside), share, duration(self.for_others_ns)]
 
 
+IN_STEP = "The ranks begin their steps together. (One that is slower before they exchange gradients does not show.)"
+
+
 class RunReport:
     """`str()` is its text."""
 
@@ -66,7 +69,7 @@ class RunReport:
         to know about the others."""
         lines = [line for note in self.notes for line in wrap("Note: ", note)] + self._table()
         if self.synchronised:
-            lines += wrap("Held up  ", str(self.hold_up or "The ranks keep step: none holds up the others."))
+            lines += wrap("Held up  ", str(self.hold_up or IN_STEP))
         if self.warnings:
             count = f"{self.warnings} warning{'s' * (self.warnings > 1)}"
             lines += wrap("Check    ", f"{count} about the ranks as a whole: {command()} check {self.path}")
@@ -85,7 +88,7 @@ class RunReport:
         title = "Ranks" if self.ranks[0].rank.part.rank is not None else "Processes"
         head, names, *lines = table(title, header, [each.row()[: len(header)] for each in self.ranks])
         first = [each.report.loaders[:1] for each in self.ranks]
-        verdicts = ["".join(f"  {loader.verdict.value}" for loader in loaders) for loaders in first]
+        verdicts = ["".join(f"  {loader.verdict_line.partition(':')[0]}" for loader in loaders) for loaders in first]
         return [head, names, *map("".join, zip(lines, verdicts, strict=False)), ""]
 
     def to_json(self) -> str:

@@ -31,10 +31,11 @@ from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.figure import LOW_LANE, draw_legend, entries_of_looks, unit_of, write
 from tracing.views.timeline.figure import timeline as timeline_of_trace
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
+from tracing.views.timeline.marks import ALARMING, marks
 from tracing.views.timeline.window import View
 
 MOST_LANES = 28  # of workers
-LEFT, RIGHT, TOP, BOTTOM, GAP = 2.15, 0.2, 0.95, 0.8, 0.1  # inches
+LEFT, RIGHT, TOP, BOTTOM, GAP = 2.15, 0.2, 0.95, 0.8, 0.2  # inches
 
 
 def timeline(run: Trace | Ranks | str | os.PathLike[str], **options: Any) -> Figure:
@@ -70,7 +71,7 @@ def timeline_of_ranks(ranks: Ranks, width: float = 9.0, **window: Any) -> Figure
         axes = figure.add_axes((LEFT / width, (y - own) / height, inside / width, own / height))
         axes.set_xlim(float(scale(view.begin)), float(scale(view.end)))
         axes.tick_params(axis="x", labelbottom=name == list(views)[-1], labelsize=colours.NUMBERS, length=2)
-        draw_lanes(axes, scale, view, lanes[name], [])
+        draw_lanes(axes, scale, view, lanes[name], [mark for mark in marks(view) if mark.kind in ALARMING])
         axes.text(-(LEFT - 0.12) / inside, 0.5, name, transform=axes.transAxes, size=9, weight="bold", va="bottom")
         for at, rank in enumerate(ranks.together):
             if rank.name == name and steps.synchronised:

@@ -253,7 +253,7 @@ def test_in_words(hung: Recorded, tmp_path: Path) -> None:
   main \(pid \d+\) {re.escape(WAITS)}: for 30\.\d s, since .* s \[event \d+\]
   worker 0 \(pid \d+\) {re.escape(FETCHES)}: for .* s, since .* s \[event \d+\]
   Why   {re.escape(Cause.CODE.value)}
-  Next  See where it is: py-spy dump --pid {found.links[1].pid} \(it was forked, and may wait for a lock .*\)"""
+  Next  See where it is: py-spy dump --pid {found.links[1].pid} \(a lock that is shared: .*\)"""
     assert re.fullmatch(expected, str(found)), str(found)
     [gist] = found.notes()
     assert WAITS in gist and FETCHES in gist

@@ -48,7 +48,7 @@ STUCK = [
     ("torch", "first", "Ctrl-C", Cause.CODE),
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
 ]
-ADVICE = {"it was forked, and may wait": ("first", "collate"), "the queue is full": ("queue",)}  # where
+ADVICE = {"a lock that is shared": ("first", "collate"), "the queue is full": ("queue",)}  # where
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
 

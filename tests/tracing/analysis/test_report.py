@@ -134,7 +134,7 @@ def one_position() -> None:
     ("program", "note"),
     [
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
-        (one_position, "The workers read from one open file of the dataset (archive.fp), whose position they share"),
+        (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],
 )
 def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:

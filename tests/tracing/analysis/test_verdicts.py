@@ -514,12 +514,12 @@ def in_each(worker_id: int) -> None:
     "rng, draw, options, noted",
     [
         (np.random.default_rng(0), np.random.Generator.random, {}, True),
-        (np.random.RandomState(0), np.random.RandomState.rand, {}, True),
         (torch.Generator(), lambda rng: torch.rand((), generator=rng), {}, True),
         (random.Random(0), random.Random.random, {}, True),
         (random.Random(0), lambda rng: 0, {}, False),
         (random.Random(0), random.Random.random, {"worker_init_fn": in_each}, False),
         (random.Random(0), random.Random.seed, {}, False),  # by the sample
+        (random.Random(0), lambda rng: random.random(), {"worker_init_fn": random.seed, "epochs": 2}, True),
     ],
 )
 def test_a_random_generator_that_each_worker_has_a_copy_of_is_noted(
@@ -528,7 +528,7 @@ def test_a_random_generator_that_each_worker_has_a_copy_of_is_noted(
     dataset: Any = Samples(40)
     dataset.rng, dataset.make = rng, lambda key: (key, draw(dataset.rng, *[key] * (draw is random.Random.seed)) or 0)
     trace = loads.record(tmp_path / "run", dataset, package=TORCH, num_workers=2, batch_size=4, **options)
-    assert ("each has a copy of a generator (rng)" in " ".join(tracing.report(trace).notes)) is noted
+    assert ("draw the same random numbers" in " ".join(tracing.report(trace).notes)) is noted
 
 
 # ---- the numbers

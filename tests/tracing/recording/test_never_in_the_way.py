@@ -80,19 +80,15 @@ import atexit
 atexit.register(lambda: print(file.fileno(), os.fstat(2).st_size))
 """,
     "an odd error, and what is pickled at exit": BEGIN + """
-import atexit, dataclasses, pickle
-epoch(902)
+import atexit, dataclasses, pickle; epoch(902)
 @dataclasses.dataclass(frozen=True)
 class Odd(Exception):
-    def __str__(self):
-        raise ValueError
+    __str__ = None
 atexit.register(lambda: print(len(pickle.dumps(Odd()))))
 def deeper(times):
-    return deeper(times - 1) if times else {}[times]
-try:
-    deeper(900)
-except KeyError as error:
-    raise Odd from error
+    if not times: raise Odd
+    deeper(times - 1)
+deeper(900)
 """,
     "working directory deleted": BEGIN + """
 os.mkdir("gone")

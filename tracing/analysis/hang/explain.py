@@ -29,8 +29,8 @@ from tracing.trace.trace import Trace
 WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)", re.IGNORECASE)
 # What is added to the advice.
 FORKED = (
-    " (it was forked, and may wait for a lock that it has taken already, or that a thread of main held then, or for a "
-    "thread that only main has, its own or OpenMP's: make these in worker_init_fn, not before)"
+    " (a lock that is shared: one that took it, itself perhaps, has not returned it. One that was copied in a fork, or "
+    "a thread that only main has, its own or OpenMP's: make it in worker_init_fn, not before)"
 )
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 

@@ -27,7 +27,7 @@ class Ending(enum.Enum):
     KILLED = "When {who} was killed, or left without a shutdown, it had made no progress for at least {age}"
     RECORDED = "It was stuck: {who} had made no progress for {age} when the recording ended"
     INTERRUPTED = "It was stuck: {who} had made no progress for {age} when it was interrupted"
-    TIMED_OUT = "It was stuck: {who} had waited {age} when its timeout ran out"
+    TIMED_OUT = "It was stuck: {who} had waited {age} when its timeout ran out (raise that, if a batch may take longer)"
 
 
 @dataclass(frozen=True)

@@ -244,17 +244,18 @@ def _same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
     notes = _first_notes(trace, iterator).values()
     firsts = [noted.get("samples", []) for _, noted in notes]
     equal = all(each == firsts[0] for each in firsts) and len(set(*firsts[:1])) > 1
-    # Two or more in common, and of each worker one, of many that do not repeat by themselves.
+    # Half of each in common, of many that do not repeat by themselves.
     count = Counter(itertools.chain.from_iterable(firsts))
     common = all(2 * sum(count[key] > 1 for key in each) >= len(each) for each in firsts)
     differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
     return sorted(position for position, _ in notes) if equal or (common and differ) else []
 
 
-def copied_generators(trace: Trace, iterator: IteratorInTrace) -> list[str]:
-    """The dataset's random generators from which all workers drew first in the same state."""
-    drawn = [set(noted.get("drawn", {}).items()) for _, noted in _first_notes(trace, iterator).values()]
-    return sorted(name for name, _ in set.intersection(*drawn)) if drawn else []
+def repeated_generators(trace: Trace) -> list[str]:
+    """Random generators from which the first batches of two workers of a loader, or of two epochs, drew the same."""
+    noted = [(each.loader, noted) for each in trace.index.iterators for _, noted in noted_of(trace, each)]
+    drawn = Counter((loader, *item) for loader, each in noted for item in each.get("drawn", {}).items())
+    return sorted({name for (_, name, _), times in drawn.items() if times > 1})
 
 
 def _first_notes(trace: Trace, iterator: IteratorInTrace) -> dict[int, tuple[int, dict[str, Any]]]:

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import changed, copied_generators
+from tracing.analysis.measure.culprits import changed, repeated_generators
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
@@ -31,7 +31,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_copied_generators(trace), *_one_position(trace), *_changed_in_main(trace)]
+    found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -66,18 +66,16 @@ def _killed(trace: Trace) -> list[str]:
     return [text + "os._exit does). The report covers the time until then."] if numbers else []
 
 
-def _copied_generators(trace: Trace) -> list[str]:
-    names = sorted({name for each in trace.index.iterators for name in copied_generators(trace, each)})
-    text = f"All workers draw the same random numbers: each has a copy of a generator ({', '.join(names)}). "
-    text += "Make it in worker_init_fn, from get_worker_info().seed."
-    return [text] if names else []
+def _repeated_generators(trace: Trace) -> list[str]:
+    names = repeated_generators(trace)
+    text = f"Two workers, or two epochs, draw the same random numbers ({', '.join(names)}): seed each worker in "
+    return [text + "worker_init_fn, from get_worker_info().seed."] if names else []
 
 
 def _one_position(trace: Trace) -> list[str]:
     names = changed(trace, "read")
-    text = f"The workers read from one open file of the dataset ({', '.join(names)}), whose position they share since "
-    text += "they were forked: each may get what another has asked for. Open it in each worker, in worker_init_fn."
-    return [text] if names else []
+    text = f"Forked workers share the position in an open file of the dataset ({', '.join(names)}): each may read what "
+    return [text + "another has asked for. Open it in each, in worker_init_fn."] if names else []
 
 
 def _changed_in_main(trace: Trace) -> list[str]:

@@ -46,12 +46,12 @@ WORKERS: main waits for batches that they make: they compute, or wait
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
-    cores_busy              More workers would not help: they compute, and there are {cores} cores. Make {slow} cheaper,
-                            or prepare and store the result once, or use more cores.
+    cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
+                            store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, more workers
                             help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
                             --try` measures that. If not, ask it for a whole batch at once (__getitems__).
-    cores_left              They compute, or wait for a core: more workers can help, until the {cores} cores are busy.
+    cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
@@ -90,7 +90,7 @@ SAMPLER: main spends its time in the sampler
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left                    {left} of {epochs} epochs were left before their end, after {batches} batches in all: keep
-                            one iterator and take the next batch from it, instead of a new one each time.
+                            one iterator and take the next batch from it, and a new one only when it ends.
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
@@ -179,7 +179,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "batches": int((measures.tasks["yielded"] >= 0).sum()),
         "undivided": bool(culprits.undivided(measures)),
     }
-    known |= _of_cores(measures, int(making.sum())) | _of_lines(measures) | _of_batches(measures)
+    known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures)
     return known | _of_start_and_end(measures, usual)
 
 

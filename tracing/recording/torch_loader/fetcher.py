@@ -7,11 +7,11 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import inspect
 import io
 import itertools
 import pickle
 import random
-import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -85,7 +85,7 @@ class TracedCollate:
         self.noted = -1  # the last epoch in which a batch's contents were noted
         self.before: list[tuple[str, str, Any, Any]] = []  # ("drawn", "transform.rng", Generator(PCG64), its digest)
         with contextlib.suppress(Exception):  # these are the user's objects
-            found = [*parts(of), *parts(type(of), depth=1), *parts(sys.modules[type(of).__module__], depth=1)]
+            found = [*GLOBAL, *parts(of), *parts(type(of), depth=1), *parts(inspect.getmodule(of), depth=1)]
             self.before = [(what, name, each, mark) for name, each in found for what, mark in marks(each, iterable)]
 
     def __call__(self, samples: Any) -> Any:
@@ -132,6 +132,7 @@ def digest_of(samples: Any) -> str:
 
 
 GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
+GLOBAL = ("random", random._inst), ("numpy.random", numpy.random.mtrand._rand), ("torch", torch.default_generator)
 CACHES = (functools._lru_cache_wrapper, dict, list, set)
 DEPTH, WIDTH = 4, 32  # how far to look into an object, and at how many items of a list, or attributes
 INHERITED: set[int] = set()  # ids of what main's datasets consist of: forked workers have the same objects

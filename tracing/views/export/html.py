@@ -50,7 +50,7 @@ def _page(trace: Trace) -> str:
         "about": _table(_about(trace)),
         "options": "".join(_table(each) for each in _options(trace)),
         "timeline": _picture(trace, start, end, loader),
-        "steps": _steps(trace, (start + end) / 2),
+        "steps": _steps(trace, end - AROUND / 10 if found.notes else (start + end) / 2),
     }
     return made(__package__, (), pieces)
 

@@ -179,7 +179,7 @@ def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int
         status += f" ({worker.exit_code})" if words > 10 else f" {worker.exit_code}"
     line = fit([text(f"{worker.worker:{digits}} "), text(status, STYLES.get(worker.status, DIM))], digits + words)
     line += fit(task, max(5, len(str(loader.send_idx)) + 2), right=True)
-    line += [text(f"{duration(recent.now - worker.since):>8}", BAD if holds_up else PLAIN)]
+    line += [text(f"{duration(recent.now - worker.since) if worker.since else '':>8}", BAD if holds_up else PLAIN)]
     room = width - length(line) - 6
     if room >= 4 and worker.worker < len(recent.workers):
         load = strip_of(recent.workers[worker.worker], recent.since, recent.now, room)

@@ -87,8 +87,8 @@ class Recent:
         """What each was busy with between events `first` and `k`, including what it had begun before."""
         of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
         iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
-        # A run that began inside the window is measured from its beginning.
-        span = max(1, self.now - max(self.since, trace.start))
+        # A loader that began inside the window is measured from its beginning.
+        self.span = span = max(1, self.now - max(self.since, int(trace.events["time"][iterators[0].first()])))
 
         def did(lane: Lane, worker: int = -1) -> Activity:
             found = activity(trace, iterators, lane, worker, max(0, first - 1), k)
@@ -119,8 +119,7 @@ class Recent:
     @property
     def of_window(self) -> str:
         """What the shares are shares of."""
-        length = min(self.seconds, (self.now - self.since) / 1e9)
-        return f"of the last {length:.{int(length < 1)}f} s"
+        return f"of the last {self.span / 1e9:.{int(self.span < 1e9)}f} s"
 
 
 def choose(state: State, shown: int = -1) -> LoaderState | None:

@@ -206,7 +206,7 @@ def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | N
 def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int) -> str:
     if shown == len(rows):
         return ""
-    begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) / 1e9
+    begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) // 10**6 / 1e3
     left_out = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s."
     return f"{left_out} More rows: --most {2 * shown}; a part: --from {begin:.3f}."
 

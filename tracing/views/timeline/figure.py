@@ -138,7 +138,8 @@ def in_words_all(view: View, asked: tuple[int, int] | None, followed: np.void | 
     workers = {0: "no workers", 1: "1 worker"}.get(view.num_workers, f"{view.num_workers} workers")
     shown, whole = view.end - view.begin, view.trace.duration
     of_whole = f" of {duration(whole)}" if shown < whole / 100 else ""  # a trace that is much longer
-    title = f"DataLoader with {workers}: {what} {duration(shown)}{of_whole}"
+    which = f" {view.loader}" * (len({each.loader for each in view.trace.loaders}) > 1)
+    title = f"DataLoader{which} with {workers}: {what} {duration(shown)}{of_whole}"
     killed = killed_at(view.trace, view.iterators, Lane.MAIN)
     words = [f"Main's time: {main_in_words(view.trace, view.iterators, view.begin, view.end, killed)}."]
     if view.left_out:
