@@ -38,7 +38,7 @@ PRINTED = {
     "ancdata": ("received 0 items of ancdata", "", "100 batches kept, 100 samples to validate with"),
     "mappings": ("Cannot allocate memory (12)", "", "1000 batches kept"),
     "stops": ("KeyboardInterrupt", "is in collate_fn with batch 4, keys [16, 17, 18, 19]", "10 batches"),
-    "same_numbers": ("8 samples, 4 different", "All workers draw the same random numbers", "8 samples, 8 different"),
+    "same_numbers": ("8 samples, 4 different", "draw the same random numbers", "8 samples, 8 different"),
     "duplicated": ("24 samples, 12 different", "each has all of it", "12 samples, 12 different"),
 }
 

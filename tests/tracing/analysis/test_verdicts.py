@@ -465,7 +465,7 @@ def test_what_is_said_of_a_real_load(tmp_path: Path, name: str) -> None:
 
 def test_workers_that_wait_for_a_manager(tmp_path: Path) -> None:
     with multiprocessing.get_context("fork").Manager() as manager:
-        dataset = Samples(400, functools.partial(waits_for, manager.dict()))
+        dataset = Samples(1200, functools.partial(waits_for, manager.dict()))
         _, loader = recorded(tmp_path / "run", dataset, num_workers=3, batch_size=8)
     check(loader, Said(Verdict.TURNS, "They wait for a multiprocessing.Manager", ("waits_for",), (MORE_WORKERS,)))
 
