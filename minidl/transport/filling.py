@@ -100,7 +100,7 @@ class Packer:
         self._maker = world.thread_id()  # the thread that makes the batches
         self._reducers = world.reducers
         self._slots: dict[int, Room] = {}  # of those that main has the memory of, the last batch's room
-        self._largest = 0  # bytes of a batch, lately
+        self._largest = 0  # bytes of a batch
 
     def room(self, slot: int, fresh: bool) -> Room:
         """For the next batch. A slot's memory is not used again if main says so (`fresh`), or if something in this
@@ -135,7 +135,7 @@ class Packer:
             if address != base + begin:
                 ctypes.memmove(base + begin, address, size)
         room.say_whether_looked_at()
-        self._largest = max(self._largest * 7 // 8, nbytes)
+        self._largest = max(self._largest, nbytes)
         emit(SLOT_FILLED, message.epoch_id, message.task_id, self._worker_id, value=nbytes)
         new = self._new_to_main(message, room) if room.is_new else None
         return pickled.pieces(begins, room.slot, nbytes, new is not None), new
