@@ -77,11 +77,10 @@ def functions(tree: Any, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDe
 
 
 def of_function(module: str, name: str, function: ast.FunctionDef) -> Iterator[Generated]:
-    skipped = {id(each) for node in ast.walk(function) if only_tells(node) for each in ast.walk(node)}
-    for default in ast.walk(function.args):
-        skipped.add(id(default))
+    apart = [*filter(only_tells, ast.walk(function)), function.args, *function.decorator_list]  # the last: not its code
+    skipped = {id(each) for node in apart for each in ast.walk(node)}
     for place, node in enumerate(ast.walk(function)):
-        if id(node) not in skipped and node not in function.decorator_list:
+        if id(node) not in skipped:
             for words, edit in (*of_statements(node, function), *of_expression(node)):
                 yield Generated(module, name, getattr(node, "lineno", function.lineno), words, place, edit)
 
