@@ -147,9 +147,7 @@ def execute(recording: tracing.record, target: str, args: list[str], module: boo
             minidl_stands_in()
         status = exit_status_of(lambda: run_as_main(main, target, args, module), recording)
     finally:
-        sys.path = (
-            path  # what is imported from here on is ours; all else stays: functions registered with atexit use it
-        )
+        sys.path = path  # what is imported from here on is ours; the rest stays: the script's atexit functions use it
     flush()
     return status
 
