@@ -70,7 +70,7 @@ class Kind(enum.IntEnum):
     FETCH_BEGIN = 1, "worker, or main without workers", "fetches {batch}", "CPU ns"
     FETCH_END = 2, "worker, or main without workers", "has the samples of {batch}", "CPU ns"
     COLLATE_BEGIN = 3, "worker, or main without workers", "starts to collate {batch}", "CPU ns"
-    COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, the largest storage, other objects, and caches, generators and files that it has used; of a stream in a worker also a digest of its first samples"
+    COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, the largest storage, other objects, in how many places its samples lie, and caches, generators and files that it has used; of a stream in a worker also a digest of its first samples"
     PIN_BEGIN = 5, "pin thread, or main without workers", "pins {batch}", "CPU ns"
     PIN_END = 6, "pin thread, or main without workers", "has pinned {batch}", "CPU ns"
     FETCH_FAILED = 7, "worker, or main without workers", "passes on an error instead of {batch}", "CPU ns", "the exception of the dataset, collate_fn or worker_init_fn"
@@ -118,7 +118,7 @@ class Kind(enum.IntEnum):
     STREAM_END = 61, "worker", "has no more samples: its stream has ended"
     WORKER_EXHAUSTED = 62, "main", "learns that worker {worker}'s stream has ended"
     TASK_SKIPPED = 63, "main", "skips {batch}: its worker's stream has ended"
-    EPOCH_END = 64, "main", "ends the epoch: {value} batches", "batches yielded"
+    EPOCH_END = 64, "main", "ends the epoch: {value} batches", "batches yielded", "in torch's loader, that an itertools.cycle has them all"
 
     # Errors and deaths.
     ERROR_RAISED = 72, "main", "raises {error}", "1 if it repeats an earlier error that lost a task, else 0", "the error"

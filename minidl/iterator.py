@@ -14,7 +14,6 @@ from torch.utils.data import IterableDataset
 
 from minidl import events
 from minidl import world as worlds
-from minidl.accelerator import accelerator
 from minidl.events import describe, emit
 from minidl.pinning import HOST
 
@@ -135,7 +134,11 @@ class BaseIterator:
                 "IterableDataset replica at each worker. Please see "
                 "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
             )
-        warnings.warn(text, stacklevel=4)
+        try:
+            warnings.warn(text, stacklevel=4)
+        except UserWarning:  # it comes in the batch's place, and the next next() goes on
+            self._halfway = False
+            raise
 
 
 def pin_device(loader: DataLoader) -> str | None:
@@ -150,7 +153,8 @@ def pin_device(loader: DataLoader) -> str | None:
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
             stacklevel=6,
         )
-    found = accelerator.current_accelerator() if accelerator.is_available() else None
+    there = hasattr(torch, "accelerator") and torch.accelerator.is_available()  # (not before torch 2.6)
+    found = torch.accelerator.current_accelerator() if there else None
     if found is not None and found.type != "mps":  # torch cannot pin for it: pytorch#86060
         return found.type
     why = "no accelerator is found, then" if found is None else "not supported on MPS now,"

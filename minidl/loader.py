@@ -6,7 +6,6 @@ torch: dataloader.py, class DataLoader
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -59,6 +58,9 @@ class DataLoader(Generic[T_co]):
         RuntimeError: transport="slots" on a system that has no memory without a name.
     """
 
+    # Warns if there are more workers than cores that this process may use.
+    check_worker_number_rationality: Any = torch.utils.data.DataLoader.check_worker_number_rationality
+
     __initialized = False  # torch's name for it, too: timm sets `_DataLoader__initialized` to change a sampler
 
     def __init__(
@@ -87,6 +89,7 @@ class DataLoader(Generic[T_co]):
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         self.dataset = dataset
+        self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
         self.pin_memory = pin_memory
@@ -116,7 +119,7 @@ class DataLoader(Generic[T_co]):
 
         self._IterableDataset_len_called: int | None = None  # what len(self) last returned for an iterable dataset
         self._iterator: BaseIterator | None = None  # of persistent workers
-        self._latest = 0, 0  # the process that began the latest epoch, and its epoch_id
+        self.__latest = 0, 0  # the process that began the latest epoch, and its epoch_id
         self.__initialized = True
         self.check_worker_number_rationality()
 
@@ -131,10 +134,6 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     @property
-    def _dataset_kind(self) -> int:
-        return _DatasetKind.Iterable if isinstance(self.dataset, IterableDataset) else _DatasetKind.Map
-
-    @property
     def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
 
@@ -147,9 +146,10 @@ class DataLoader(Generic[T_co]):
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
         iterator: Any = self._iterator if self.num_workers > 0 else None  # it can be changed between epochs
-        if iterator is not None and (iterator._failure is not None or iterator._halfway):
+        is_ours = isinstance(iterator, ParallelIterator)  # a subclass may have put another around it
+        if is_ours and (iterator._failure is not None or iterator._halfway):
             iterator._shutdown_workers()
-        if iterator is None or iterator._shutdown or iterator._owner_pid != worlds.current().pid():
+        if iterator is None or (is_ours and (iterator._shutdown or iterator._owner_pid != worlds.current().pid())):
             iterator = self._get_iterator()
         else:
             iterator._reset(self)
@@ -158,10 +158,10 @@ class DataLoader(Generic[T_co]):
         return iterator
 
     def _get_iterator(self) -> BaseIterator:
-        if self.num_workers > 0:
-            self.check_worker_number_rationality(stacklevel=4)
-            return ParallelIterator(self)
-        return SerialIterator(self)
+        if self.num_workers == 0:
+            return SerialIterator(self)
+        self.check_worker_number_rationality()
+        return ParallelIterator(self)
 
     def __len__(self) -> int:
         """Batches in an epoch: the sampler's length. For an iterable dataset, an estimate from its own `__len__`;
@@ -173,26 +173,13 @@ class DataLoader(Generic[T_co]):
             return length
         return length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
 
-    def check_worker_number_rationality(self, stacklevel: int = 3) -> None:
-        """Warn if there are more workers than cores that this process may use."""
-        cores = worlds.current().cpu_count()
-        if self.num_workers > cores:
-            warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. "
-                f"Our suggested max number of worker in current system is {cores}, which is smaller than what this "
-                "DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
-                "lower the worker number to avoid potential slowness/freeze if necessary.",
-                stacklevel=stacklevel,
-            )
-
     # ---- for the trace
 
     def _new_epoch(self) -> int:
         """The epoch_id of the next pass. A loader that a worker inherited inside its dataset gets a new number."""
-        pid, (owner, epoch_id) = worlds.current().pid(), self._latest
+        pid, (owner, epoch_id) = worlds.current().pid(), self.__latest
         epoch_id = epoch_id + 1 if owner == pid else events.new_loader()
-        self._latest = pid, epoch_id
+        self.__latest = pid, epoch_id
         return epoch_id
 
 
@@ -211,11 +198,6 @@ def check_worker_options(
         )
     if prefetch_factor is not None and prefetch_factor < 0:
         raise ValueError("prefetch_factor option should be non-negative")
-    if prefetch_factor == 0:  # torch accepts it, and fails with an AssertionError when the loader is iterated
-        raise ValueError(
-            "prefetch_factor option should be at least 1, or None for the default of 2: with 0 no worker would ever "
-            "be given a task. Use num_workers=0 to load without prefetching."
-        )
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
 
@@ -226,7 +208,8 @@ def check_sampling_options(
     """ValueError if the options for the keys contradict each other. An iterable dataset decides for itself what comes
     next, so it takes none of them; that is checked first."""
     if isinstance(dataset, IterableDataset):
-        for name, value in ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler):
+        shuffles = None if shuffle in {False, None} else shuffle
+        for name, value in ("shuffle", shuffles), ("sampler", sampler), ("batch_sampler", batch_sampler):
             if value is not None:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"

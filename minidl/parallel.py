@@ -54,6 +54,9 @@ class ParallelIterator(BaseIterator):
         self._world = worlds.current(loader.multiprocessing_context)
         self._owner_pid = self._world.pid()  # a forked worker inherits this object, but must not shut it down
         self._prefetch_factor: int = loader.prefetch_factor  # type: ignore[assignment]
+        for name in ("num_workers", "prefetch_factor"):  # they can be changed between epochs
+            if getattr(self, f"_{name}") <= 0:
+                raise AssertionError(f"{name} must be greater than 0 for MultiProcessingDataLoaderIter")
         self._in_order = loader.in_order
         self._workers: list[worlds.Process] = []
         self._workers_status = [WorkerState.ACTIVE] * self._num_workers

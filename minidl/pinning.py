@@ -20,7 +20,6 @@ from torch._utils import ExceptionWrapper
 
 from minidl import events
 from minidl import world as worlds
-from minidl.accelerator import accelerator
 from minidl.data.collate import mapping_like, sequence_like
 from minidl.events import NO_WORKER, describe, emit
 from minidl.messages import Failed, Result, StreamEnd
@@ -39,7 +38,7 @@ def pin_loop(
     world.name_thread("pt_data_pin")
     torch.set_num_threads(1)  # of this thread: the copy must not take the cores from the training step
     if device_index is not None:
-        accelerator.set_device_index(device_index)
+        torch.accelerator.set_device_index(device_index)
     while True:
         try:
             message = results.get()
@@ -60,7 +59,7 @@ def pinned(result: Result, device: str | None) -> Result:
         return replace(result, data=pin_batch(result.data, device, epoch_id, task_id, worker_id))
     except Exception as error:
         emit(events.PIN_FAILED, epoch_id, task_id, worker_id, text=describe(error))
-        where = device if device == HOST else accelerator.current_device_index()
+        where = device if device == HOST else torch.accelerator.current_device_index()
         return replace(result, data=ExceptionWrapper(where=f"in pin memory thread for device {where}"))
 
 

@@ -98,7 +98,7 @@ class Producer:
         """Wait until everything is in the pipe. A worker does so before it exits: a daemon thread dies with its
         process, and what is still buffered would be lost. Main does after `close`: once the reading end is gone a write
         fails at once, and the feeder ends. (Unless another process has inherited that end; hence the timeout.)"""
-        if self._feeder is not None and not self._join_cancelled and not self._world.is_current(self._feeder):
+        if self._feeder not in (None, self._world.current_thread()) and not self._join_cancelled:
             self._feeder.join(timeout)
 
     def cancel_join_thread(self) -> None:

@@ -74,7 +74,7 @@ def end_pin_thread(iterator: ParallelIterator) -> None:
     thread = iterator._pin_memory_thread
     iterator._pin_memory_thread_done_event.set()
     # (Garbage is collected in any thread; and after Ctrl-C in its start it may not run.)
-    if thread is not None and thread.is_alive() and not iterator._world.is_current(thread):
+    if thread is not None and thread.is_alive() and thread is not iterator._world.current_thread():
         thread.join(PATIENCE)
 
 

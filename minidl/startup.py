@@ -13,8 +13,9 @@ import warnings
 from pickle import PicklingError
 from typing import TYPE_CHECKING
 
+import torch
+
 from minidl import events
-from minidl.accelerator import accelerator
 from minidl.events import Queue, emit
 from minidl.pinning import HOST, pin_loop
 from minidl.queues import DirectProducer, Producer, ThreadQueue
@@ -93,7 +94,7 @@ def start_pin_thread(iterator: ParallelIterator) -> None:
     data_queue = ThreadQueue(world, epoch_id)
     device = iterator._pin_memory_device
     # Asked here: a new thread begins with the first device, whichever one main has chosen.
-    device_index = None if device == HOST else accelerator.current_device_index()
+    device_index = None if device == HOST else torch.accelerator.current_device_index()
     args = world, iterator._worker_result_queue, data_queue, device, device_index, epoch_id
     # Recorded before it starts: if Ctrl-C interrupts the start, it must be stopped like any other.
     iterator._pin_memory_thread = thread = world.thread(pin_loop, args, "pin thread")

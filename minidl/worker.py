@@ -74,7 +74,10 @@ def run(job: Job, worker_class: Callable[..., Worker]) -> None:
             stack_for_torch_too()
         worker = worker_class(job, index_queue, result_queue, transport)
         job.world.on_interrupt(worker.note_interrupt)
-        end = worker.loop()
+        try:
+            end = worker.loop()
+        finally:
+            worker.fetcher = None  # a stream that was left early ends here: SIGINT's handler keeps the worker
     except KeyboardInterrupt:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
     emit(events.WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
@@ -91,19 +94,14 @@ def seed_everything(job: Job) -> None:
     seed = job.base_seed + job.worker_id
     random.seed(seed)
     torch.manual_seed(seed)
-    numpy.random.seed(generate_state(job.base_seed, job.worker_id))
+    torchs = torch.utils.data._utils.worker
+    # Words for numpy such that neighbouring workers, or base seeds that differ by one, draw unrelated numbers.
+    numpy.random.seed(torchs._generate_state(job.base_seed, job.worker_id))
     # So torch's get_worker_info(), which is minidl's too, works in here.
-    torch.utils.data._utils.worker._worker_info = torch.utils.data._utils.worker.WorkerInfo(
+    torchs._worker_info = torchs.WorkerInfo(
         id=job.worker_id, num_workers=job.num_workers, seed=seed, dataset=job.dataset
     )
     emit(events.WORKER_SEEDED, job.epoch_id, worker=job.worker_id, value=seed)
-
-
-def generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """Four 32-bit words to seed numpy with, spread by numpy's own SeedSequence, so that neighbouring workers, or base
-    seeds that differ by one, draw unrelated numbers. torch: _generate_state"""
-    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-    return numpy.random.SeedSequence(entropy, pool_size=4).generate_state(4).tolist()
 
 
 @dataclass

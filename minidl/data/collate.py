@@ -15,6 +15,7 @@ Legend
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
@@ -140,8 +141,8 @@ def sequence_like(elem: Any, values: list[Any]) -> Any:
 
 
 def _has_no_tensor(array: np.ndarray[Any, Any]) -> bool:
-    """True for arrays of str, bytes or object: no torch dtype holds these."""
-    return array.dtype.kind in "SUO"
+    """True for arrays of str, bytes or object: no torch dtype holds these. torch: np_str_obj_array_pattern"""
+    return re.search("[SaUO]", array.dtype.str) is not None
 
 
 # The entries of the table. Each takes `collate_fn_map` because any entry may; most have no use for it.

@@ -163,7 +163,7 @@ class ConcatDataset(Dataset[T_co]):
         if idx < 0:
             if -idx > len(self):
                 raise ValueError("absolute value of index should not exceed dataset length")
-            idx += len(self)
+            idx = len(self) + idx  # not in place: it may be the caller's tensor
         # bisect_right, not bisect_left: with sizes [3, 5, 9] index 3 is the first of the second dataset, and
         # an empty dataset, which repeats the size before it, is passed over.
         which = bisect.bisect_right(self.cumulative_sizes, idx)

@@ -92,15 +92,15 @@ class RandomSampler(Sampler[int]):
             generator.manual_seed(seed)
 
         if self.replacement:
-            rounds, rest = divmod(self.num_samples, self.DRAW)
-            for size in [*itertools.repeat(self.DRAW, rounds), rest]:
-                yield from torch.randint(n, (size,), dtype=torch.int64, generator=generator).tolist()
+            for _ in range(self.num_samples // self.DRAW):
+                yield from torch.randint(n, (self.DRAW,), dtype=torch.int64, generator=generator).tolist()
+            rest = self.num_samples % self.DRAW  # asked for again, as in torch: the dataset may have grown
+            yield from torch.randint(n, (rest,), dtype=torch.int64, generator=generator).tolist()
         else:
-            rounds, rest = divmod(self.num_samples, n)
-            for _ in range(rounds):
+            for _ in range(self.num_samples // n):
                 yield from torch.randperm(n, generator=generator).tolist()
             # Drawn even if none of it is used: a shared generator must be left where torch leaves it.
-            yield from torch.randperm(n, generator=generator).tolist()[:rest]
+            yield from torch.randperm(n, generator=generator).tolist()[: self.num_samples % n]
 
     def __len__(self) -> int:
         return self.num_samples

@@ -80,7 +80,7 @@ class StatefulDataLoader(DataLoader[T_co]):
 
     def _get_iterator(self) -> BaseIterator:
         saved = self._saved and self._saved.for_workers(self.num_workers, self._strict)
-        self.check_worker_number_rationality(stacklevel=4)
+        self.check_worker_number_rationality()
         kind = StatefulParallelIterator if self.num_workers > 0 else StatefulSerialIterator
         iterator = kind(self, saved)
         self._saved = None

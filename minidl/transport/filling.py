@@ -97,7 +97,7 @@ class Packer:
     def __init__(self, world: World, worker_id: int) -> None:
         self._world = world
         self._worker_id = worker_id
-        self._maker = world.thread_id()  # the thread that makes the batches
+        self._maker = world.pid(), world.current_thread()  # the thread that makes the batches
         self._reducers = world.reducers
         self._slots: dict[int, Room] = {}  # of those that main has the memory of, the last batch's room
         self._largest = 0  # bytes of a batch
@@ -119,7 +119,7 @@ class Packer:
         return self._world.memory(aligned(2 * max(nbytes, self._largest)) + ALIGNED)
 
     def makes_batches_here(self) -> bool:
-        return self._maker == self._world.thread_id()
+        return self._maker == (self._world.pid(), self._world.current_thread())
 
     def pack(self, message: Any) -> tuple[list[Any], Memory | None]:
         """A message as pieces of bytes, and memory that main has not mapped yet, to be sent with them."""

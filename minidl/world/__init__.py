@@ -48,8 +48,8 @@ class Writer(Protocol):
     """The writing end of a pipe. A pipe holds a bounded number of bytes (some 200 KB on Linux)."""
 
     def write(self, data: memoryview, memory: Memory | None = None) -> int:
-        """Write some of `data`, at least one byte, and return how many; block while the pipe is full. `memory` goes
-        with the first of them.
+        """Write some of `data`, at least one byte, and return how many; block while the pipe is full, or while
+        as much memory is on its way as the system lets be. `memory` goes with the first of them.
 
         BrokenPipeError: every reading end is closed.
         """
@@ -139,10 +139,7 @@ class World(Protocol):
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Thread:
         """A daemon thread, not yet started."""
 
-    def is_current(self, thread: Thread) -> bool: ...
-    def thread_id(self) -> tuple[int, int]:
-        """Identifies the calling thread and its process: no two running threads have the same."""
-
+    def current_thread(self) -> Thread: ...
     def name_thread(self, name: str) -> None:
         """Name the calling thread for the operating system's tools (top, gdb)."""
 
@@ -183,7 +180,6 @@ class World(Protocol):
         """A process killed between making a piece of shared memory and removing its name leaves the name, and with it
         the memory, until the machine restarts. Only for a process that has ended."""
 
-    def cpu_count(self) -> int: ...
     def page_locked(self, nbytes: int) -> Any:
         """A writable buffer that the system will not swap out, released when it is dropped; None if the limit on
         locked memory forbids it."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import io
+import itertools
 import multiprocessing.util
 import os
 import queue
@@ -124,6 +125,7 @@ class RealWorld:
     mailbox = queue.SimpleQueue
     pid = staticmethod(os.getpid)
     now = staticmethod(time.monotonic)
+    current_thread = staticmethod(threading.current_thread)
     before_fork = staticmethod(_before_fork.add)
     page_locked = staticmethod(page_locked)
     environment: Mapping[str, str] = os.environ
@@ -148,15 +150,8 @@ class RealWorld:
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> threading.Thread:
         return threading.Thread(target=target, args=args, name=name, daemon=True)
 
-    def is_current(self, thread: Any) -> bool:
-        return thread is threading.current_thread()
-
-    def thread_id(self) -> tuple[int, int]:
-        return os.getpid(), threading.get_ident()
-
     def name_thread(self, name: str) -> None:
-        with contextlib.suppress(AttributeError):  # torch before 2.6
-            torch.multiprocessing._set_thread_name(name)
+        getattr(torch.multiprocessing, "_set_thread_name", str)(name)  # (torch 2.6 is the first that has it)
 
     def process(self, target: Callable[..., None], args: Sequence[Any], name: str) -> Any:
         return self._context.Process(target=target, args=args, name=name, daemon=True)
@@ -188,8 +183,14 @@ class RealWorld:
         return True
 
     def raised_by_handler(self, error: BaseException) -> bool:
-        handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
-        return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
+        # A handler is given the frame that it interrupts, which is the one before its own.
+        for before, frame in itertools.pairwise(frame for frame, _ in traceback.walk_tb(error.__traceback__)):
+            given = [
+                each if isinstance(each, tuple) else (each,) for each in frame.f_locals.values()
+            ]  # a tuple: `*args`
+            if any(each is before for each in itertools.chain(*given)):
+                return True
+        return False
 
     def on_exit(self, call: Callable[[], None]) -> None:
         if (os.getpid(), call) not in _on_exit:
@@ -221,6 +222,3 @@ class RealWorld:
     def remove_shared_memory_of(self, pid: int) -> None:
         for path in Path("/dev/shm").glob(f"torch_{pid}_*"):  # as torch names it: process, random, count
             path.unlink(missing_ok=True)
-
-    def cpu_count(self) -> int:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import errno
 import mmap
 import os
 import select
 import socket
 import struct
+import time
 from multiprocessing.connection import Connection as Descriptor  # the owner of any descriptor, which it closes
 from typing import Any
 
 import torch
 
 LIBC = ctypes.CDLL(None)
-READ_SIZE = 1 << 16  # bytes
 # A program may have reset SIGPIPE to its default: then a write to a dead worker would end main, too.
 NO_SIGPIPE = getattr(socket, "MSG_NOSIGNAL", 0)
 AT_ONCE = int(NO_SIGPIPE | socket.MSG_DONTWAIT)  # as a number: with an enum `|` and `&` take longer than a whole read
@@ -78,7 +79,7 @@ class SocketEnd:
 
 class SocketReader(SocketEnd):
     def read(self) -> bytes:
-        data, beside, flags, _ = self._socket.recvmsg(READ_SIZE, socket.CMSG_SPACE(FD.size))
+        data, beside, flags, _ = self._socket.recvmsg(1 << 16, socket.CMSG_SPACE(FD.size))
         if flags & TRUNCATED:  # this process has too many files open: the system has dropped it
             self._memories.append(None)
         for _, _, fd in beside:
@@ -100,19 +101,23 @@ def mapped(fd: int) -> MappedMemory | None:
 
 
 class SocketWriter(SocketEnd):
-    def write(self, data: Any, memory: MappedMemory | None = None, flags: int = NO_SIGPIPE) -> int:
-        if memory is None:
-            return self._socket.send(data, flags)
-        fd = FD.pack(memory.file.fileno())
-        written = self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], flags)
+    def try_write(self, data: Any, memory: MappedMemory | None = None, flags: int = AT_ONCE) -> int:
+        try:
+            if memory is None:
+                return self._socket.send(data, flags)
+            fd = FD.pack(memory.file.fileno())
+            written = self._socket.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fd)], flags)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ETOOMANYREFS):
+                raise
+            return 0  # the pipe is full, or more descriptors are on their way than this user may have open
         memory.file.close()
         return written
 
-    def try_write(self, data: bytes, memory: MappedMemory | None = None) -> int:
-        try:
-            return self.write(data, memory, AT_ONCE)
-        except BlockingIOError:
-            return 0
+    def write(self, data: Any, memory: MappedMemory | None = None) -> int:
+        while not (written := self.try_write(data, memory, NO_SIGPIPE)):  # waits if the pipe is full
+            time.sleep(0.01)  # else until other descriptors have arrived: that cannot be waited for
+        return written
 
 
 def page_locked(nbytes: int) -> mmap.mmap | None:

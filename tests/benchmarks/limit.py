@@ -1,5 +1,6 @@
 """The least that a batch from two workers can cost: two bare processes, a pipe to each and one back, and each batch one
-copy into memory that is mapped already. Two tasks are outstanding for each, as with the loader."""
+copy into memory that is mapped already. Two tasks are outstanding for each, as with the loader, and main has a batch
+that must not be written over: three memories."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def two_processes(cell: Cell) -> Iterator[list[tuple[int, int]]]:
     for worker_id in range(WORKERS):
         (tasks, to_worker), (from_worker, results) = os.pipe(), os.pipe()
         size = cell.batch_size * sample.nbytes
-        mapped = [np.frombuffer(mmap.mmap(-1, size), sample.dtype) for _ in range(OUTSTANDING)]
+        mapped = [np.frombuffer(mmap.mmap(-1, size), sample.dtype) for _ in range(OUTSTANDING + 1)]
         memories = [memory.reshape(cell.batch_size, *sample.shape) for memory in mapped]
         process = fork.Process(target=work, args=(worker_id, tasks, results, memories, sample), daemon=True)
         process.start()

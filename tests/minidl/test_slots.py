@@ -308,3 +308,20 @@ def test_batches_pass_where_torchs_do_not(
     mains.start(program(loader="torch.utils.data.DataLoader"), tmp_path)
     code, errors = mains.end(50)
     assert code and re.search(torchs_error, errors)
+
+
+UNDER_WAY = """
+    import ctypes, minidl, time
+    from tests.minidl.test_slots import ROWS, few_files, of_full
+    few_files()
+    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())  # root has no such limit
+    for key, batch in enumerate(minidl.DataLoader(of_full(500, ROWS), 1, num_workers=2, prefetch_factor=200)):
+        time.sleep(0 if key else 1)  # the workers send what they can
+        assert batch[0, 0] == batch[0, -1] == key
+"""
+
+
+@pytest.mark.slow
+def test_more_memory_is_on_its_way_than_files_may_be_open(mains: Mains, tmp_path: Path) -> None:
+    mains.start(UNDER_WAY, tmp_path)
+    assert mains.end(50) == (0, "")

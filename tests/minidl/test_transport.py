@@ -8,7 +8,6 @@ import gc
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -358,22 +357,6 @@ def test_descriptors_are_not_kept(line):
     before = set(os.listdir("/proc/self/fd"))
     kept = [line.send(large(value)) for value in range(50)]
     assert set(os.listdir("/proc/self/fd")) == before and len(kept) == 50
-
-
-def test_mappings_go_with_the_last_of_a_batch():
-    line = Line()
-    kept = [line.send(large(value)) for value in range(5)]
-    gone = [weakref.ref(memory.bytes) for memory in line.unpacker._memories.values()]
-    view = kept[0][3:4]
-    del kept
-    line.close()
-    del line
-    filling._current = None
-    gc.collect()
-    assert sum(each() is not None for each in gone) == 1
-    assert view[0] == 0
-    del view
-    assert all(each() is None for each in gone)
 
 
 def torchs(batch: Any) -> Any:

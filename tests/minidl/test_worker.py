@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -74,6 +75,22 @@ def test_whatever_stderr_is_a_worker_works(fileno: Any, monkeypatch: pytest.Monk
     for stderr in (None, strange):
         monkeypatch.setattr(sys, "stderr", stderr)
         assert [batch.tolist() for batch in loader_of(keys(4))] == [[0, 1], [2, 3]]
+
+
+class Logged(torch.utils.data.IterableDataset[int]):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[int]:
+        with open(self.path, "w") as log:
+            for key in itertools.count():
+                log.write(f"{key} ")
+                yield key
+
+
+def test_a_stream_that_is_left_early_ends_in_its_worker(tmp_path: Path) -> None:
+    next(iter(loader_of(Logged(tmp_path / "log"))))
+    assert (tmp_path / "log").read_text().startswith("0 1 ")
 
 
 class Interrupted:

@@ -7,7 +7,6 @@ of them. The process that unpickles it has it open from then on.
 from __future__ import annotations
 
 import copyreg
-import math
 import queue
 import weakref
 from collections import deque
@@ -233,11 +232,8 @@ class SimulatedWorld:
     def thread(self, target: Callable[..., None], args: Sequence[Any], name: str) -> SimulatedThread:
         return SimulatedThread(self.machine.running.process, lambda: target(*args), name)
 
-    def is_current(self, thread: SimulatedThread) -> bool:
-        return thread is self.machine.running
-
-    def thread_id(self) -> tuple[int, int]:
-        return self.pid(), self.machine.running.number
+    def current_thread(self) -> SimulatedThread:
+        return self.machine.running
 
     def name_thread(self, name: str) -> None:
         pass
@@ -285,9 +281,6 @@ class SimulatedWorld:
         (process,) = [each for each in self.machine.processes if each.pid == pid]
         assert process.ended, f"{process.name} may still make shared memory"
         process.swept = True
-
-    def cpu_count(self) -> int:
-        return math.ceil(self.machine.options.cpus)
 
     def page_locked(self, nbytes: int) -> bytearray:
         return bytearray(nbytes)

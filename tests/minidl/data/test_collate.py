@@ -223,7 +223,12 @@ def test_default_collate_makes_what_torchs_makes_in_a_worker(same, name):
     same(lambda package: package.default_collate(batch), ours, theirs)
 
 
-@pytest.mark.parametrize("data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"])], ids=plain)
+ATTO = np.zeros(1, "<m8[as]")  # torch takes its unit for a type
+
+
+@pytest.mark.parametrize(
+    "data", [torch.ones(2), "text", b"bytes", 5, None, Own(1), {1}, np.array(["a"]), ATTO], ids=plain
+)
 def test_default_convert_hands_back_what_it_cannot_improve(data):
     assert ours.default_convert(data) is data
 

@@ -40,19 +40,6 @@ def test_every_rank_has_the_keys_it_has_in_torch(same, n, replicas, rank, shuffl
     same(run, ours, theirs)
 
 
-@each_drop_last
-@pytest.mark.parametrize(("n", "replicas"), [(10, 4), (12, 4), (3, 8), (100, 7)])
-def test_all_ranks_together_share_the_keys_evenly(n, replicas, drop_last):
-    shards = [list(ours.DistributedSampler(range(n), replicas, r, drop_last=drop_last)) for r in range(replicas)]
-    assert len({len(shard) for shard in shards}) == 1
-    keys = [key for shard in shards for key in shard]
-    if drop_last:
-        assert len(set(keys)) == len(keys) == n // replicas * replicas
-    else:
-        assert set(keys) == set(range(n))
-        assert 0 <= len(keys) - n < replicas
-
-
 @pytest.mark.parametrize("missing", [{"num_replicas": 2}, {"rank": 0}, {}], ids=plain)
 def test_without_the_distributed_package_defaults_are_refused(same, monkeypatch, missing):
     monkeypatch.setattr(dist, "is_available", lambda: False)

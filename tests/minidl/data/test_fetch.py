@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 
 import pytest
-import torch.utils.data as theirs
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 import minidl as ours
@@ -130,18 +129,6 @@ def test_the_iterable_fetcher_fetches_what_torchs_does(same, stream, size, drop_
         return shown
 
     in_both(same, (IterableFetcher, _IterableDatasetFetcher), run)
-
-
-def test_each_kind_of_dataset_gets_its_fetcher():
-    class TorchStream(theirs.IterableDataset):
-        def __iter__(self):
-            return iter(())
-
-    for dataset, cls in [(Stream(range(1)), IterableFetcher), (TorchStream(), IterableFetcher), ([1], MapFetcher)]:
-        fetcher = create_fetcher(dataset, True, collate, True)
-        assert type(fetcher) is cls
-        assert fetcher.dataset is dataset
-        assert (fetcher.auto_collation, fetcher.collate_fn, fetcher.drop_last) == (True, collate, True)
 
 
 # ---- load: what it emits

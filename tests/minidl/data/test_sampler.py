@@ -110,11 +110,18 @@ def test_the_base_class_passes_for_torchs():
     assert issubclass(ours.Sampler, theirs.Sampler)
 
 
-def test_random_follows_a_growing_dataset():
-    source = [0, 1]
-    sampler = ours.RandomSampler(source)
-    source.append(2)
-    assert (len(sampler), sampler.num_samples, sorted(sampler)) == (3, 3, [0, 1, 2])
+@pytest.mark.parametrize("replacement", DROPS)
+def test_random_follows_a_growing_dataset(same, replacement):
+    """Between its epochs, and in one."""
+
+    def run(data):
+        source = [0, 1]
+        sampler = data.RandomSampler(source, replacement)
+        source.append(2)
+        before = len(sampler), sampler.num_samples
+        return before, [(key, source.append(key)) for key in sampler]
+
+    same(run, ours, theirs)
 
 
 def test_each_batch_is_a_new_list():

@@ -350,8 +350,8 @@ def no_item_comes(world: Any) -> Any:
 @program
 def the_life_of_a_thread(world: Any) -> Any:
     seen: list[Any] = []
-    thread = world.thread(lambda: seen.append(world.is_current(thread)), (), "thread")
-    before = thread.is_alive(), world.is_current(thread)
+    thread = world.thread(lambda: seen.append(world.current_thread() is thread), (), "thread")
+    before = thread.is_alive(), world.current_thread() is thread
     thread.start()
     thread.join(LONG)
     return before, seen, thread.is_alive()

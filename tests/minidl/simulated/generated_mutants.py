@@ -22,7 +22,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 MODULES = (
-    *("accelerator", "deaths", "events", "iterator", "loader", "messages", "parallel", "pinning", "public"),
+    *("deaths", "events", "iterator", "loader", "messages", "parallel", "pinning", "public"),
     *("queues", "serial", "shutdown", "signals", "startup", "states", "worker"),
     *(f"transport.{name}" for name in ("choice", "filling", "lending", "memory", "pickling")),
 )

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 import tracing
-from minidl import parallel, shutdown, worker
-from minidl.accelerator import accelerator
+from minidl import parallel, shutdown
 from minidl.events import STOP, Kind
 from minidl.laws import LAWS
 from minidl.messages import Task
@@ -159,7 +158,8 @@ def no_memory(self: Any, nbytes: int) -> Any:
     raise OSError(f"no memory for {nbytes} bytes")
 
 
-words_of = worker.generate_state
+seeding = torch.utils.data._utils.worker
+words_of = seeding._generate_state
 
 
 def late_words(base_seed: int, worker_id: int) -> list[int]:
@@ -194,7 +194,7 @@ def a_device() -> Iterator[None]:
     }
     with contextlib.ExitStack() as stack:
         for name, value in has.items():
-            stack.enter_context(changed(accelerator, name, value))
+            stack.enter_context(changed(torch.accelerator, name, value))
         yield
 
 
@@ -214,9 +214,9 @@ LINES: dict[str, Callable[[], Any]] = {
     "Stop": lambda: changed(shutdown, "Stop", unheard),
     "the done event": lambda: changed(services.SimulatedFlag, "is_set", lambda self: False),
     "no device": a_device,
-    "a driver": lambda: changed(accelerator, "is_available", lambda: False),
-    "no Mac": lambda: changed(accelerator, "current_accelerator", lambda: torch.device("mps")),
-    "quick seeds": lambda: changed(worker, "generate_state", late_words),
+    "a driver": lambda: changed(torch.accelerator, "is_available", lambda: False),
+    "no Mac": lambda: changed(torch.accelerator, "current_accelerator", lambda: torch.device("mps")),
+    "quick seeds": lambda: changed(seeding, "_generate_state", late_words),
     "a quick pid": lambda: changed(services.SimulatedWorld, "pid", late_pid),
     "SIGTERM": lambda: changed(services.SimulatedProcess, "terminate", nothing),
     "exit codes": lambda: changed(services.SimulatedProcess, "exitcode", None),  # the program has reaped the child

@@ -23,7 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import minidl
 from minidl import events
 from minidl import world as worlds
-from minidl.accelerator import CudaOnly, accelerator
 from minidl.events import Kind
 from minidl.messages import Result
 from minidl.transport import NO_SLOT, Packer, Unpacker
@@ -292,7 +291,7 @@ class OnDevice:
     def pin_memory(self) -> Any:
         if self.key == 1:
             raise LookupError("not to be pinned")
-        return self.key, accelerator.current_device_index()
+        return self.key, torch.accelerator.current_device_index()
 
 
 def warned(dataset: Any, **options: Any) -> list[Any]:
@@ -309,7 +308,7 @@ def warned(dataset: Any, **options: Any) -> list[Any]:
 
 def on_a_device(**options: Any) -> list[Any]:
     """Main has chosen the second of its devices."""
-    accelerator.set_device_index(1)
+    torch.accelerator.set_device_index(1)
     return warned(Keys(4), pin_memory=True, collate_fn=OnDevice, **options)
 
 
@@ -327,8 +326,9 @@ def refused() -> list[Any]:
         found += [tries(lambda: iter(loader(dataset, num_workers=0, timeout=1))), loader(dataset)._dataset_kind]  # noqa: B023
     load = loader(persistent_workers=True)
     load.num_workers = 0  # it may be set, as in torch
-    found += [tries(lambda: setattr(load, "batch_size", 3))]
-    return [*found, seen(iter(load)), seen(iter(load)), str(CudaOnly.current_accelerator())]
+    found += [tries(lambda: setattr(load, "batch_size", 3)), seen(iter(load)), seen(iter(load))]
+    load.num_workers, load.prefetch_factor = 1, 0
+    return [*found, tries(lambda: iter(load))]
 
 
 def judged(dataset: Any, **options: Any) -> list[Any]:

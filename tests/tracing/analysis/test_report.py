@@ -4,6 +4,7 @@ and what to do: see test_verdicts.)"""
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import minidl
 import tracing
@@ -21,6 +23,7 @@ from tests.samples import Samples, failing
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
+from tracing.recording.torch_loader import iterators
 from tracing.trace.words import GLOSSES
 
 
@@ -130,9 +133,25 @@ def one_position() -> None:
     list(TORCH.DataLoader(dataset, batch_size=12, num_workers=2))
 
 
+def a_weight_for_each_class() -> None:
+    list(TORCH.DataLoader(Samples(99), 10, sampler=TORCH.WeightedRandomSampler([0.2, 0.3, 0.5], 200)))
+
+
+def cycled() -> None:
+    iterators._loaders = itertools.count()  # as in a process of its own
+    list(itertools.islice(itertools.cycle(TORCH.DataLoader(Samples(8), 4)), 3))
+
+
+def one_memory() -> None:
+    list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12))
+
+
 @pytest.mark.parametrize(
     ("program", "note"),
     [
+        (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),
+        (cycled, "An itertools.cycle repeats the first pass over a loader"),
+        (one_memory, "The 12 samples of a batch lay in one memory."),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],
@@ -140,8 +159,7 @@ def one_position() -> None:
 def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:
     with tracing.record(tmp_path / "run.trace"):
         program()
-    (noted,) = tracing.report(tracing.load(tmp_path / "run.trace")).notes
-    assert noted.startswith(note)
+    assert [each[: len(note)] for each in tracing.report(tracing.load(tmp_path / "run.trace")).notes] == [note]
 
 
 def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -171,17 +170,11 @@ def test_the_timeline_stacks_the_ranks_upon_one_clock(ranks: Recorded, tmp_path:
 # ---- live
 
 
-def shown(run: Path, **options: Any) -> str:
-    out = io.StringIO()
-    watch(run, once=True, console=Console(file=out, width=100, height=30), **options)
-    return out.getvalue()
-
-
-def test_live_has_a_line_for_each_rank_and_one_opened(ranks: Recorded) -> None:
-    first, second = (shown(ranks("slow"), part=rank).splitlines() for rank in (None, 1))
-    assert first[1].startswith("▸rank 0 ") and first[2].startswith(" rank 1 ")
-    assert second[1].startswith(" rank 0 ") and second[2].startswith("▸rank 1 ")
-    assert all("in the loader" in line for line in (*first[1:3], *second[1:3]))
+def test_live_shows_one_of_the_ranks(ranks: Recorded) -> None:
+    files = io.StringIO(), io.StringIO()
+    for rank, file in enumerate(files):
+        watch(ranks("slow"), once=True, part=rank, console=Console(file=file, width=100, height=30))
+    assert "training" in files[0].getvalue() and files[0].getvalue() != files[1].getvalue()
 
 
 # ---- steps that are made up, so that what they should show is known exactly

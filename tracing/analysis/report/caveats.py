@@ -8,7 +8,7 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import changed, repeated_generators
+from tracing.analysis.measure.culprits import changed, noted_of, repeated_generators
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
@@ -18,6 +18,7 @@ from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
 
 MOST = 3  # errors that are reported, and deaths
+FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -31,7 +32,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace)]
+    found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace), *_same_batches(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -85,6 +86,26 @@ def _changed_in_main(trace: Trace) -> list[str]:
     text = f"Main has changed the dataset since its workers started ({', '.join(names)}). Persistent workers keep the "
     text += "copy that they were given: what they need, put into shared memory (a tensor), or start them in each epoch."
     return [text] if names else []
+
+
+def _same_batches(trace: Trace) -> list[str]:
+    """What makes a program train on fewer samples than it has."""
+    found, events = list[str](), trace.events
+    if ((events["kind"] == Kind.EPOCH_END) & (events["text"] > 0)).any():
+        text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
+        found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
+    for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
+        drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
+        keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
+        size, few = trace.config(iterator.number).get("dataset_size") or 0, len(set(keys))
+        if len(keys) > FEWEST and FEW * few < min(len(keys), size):
+            text = f"Of {size:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
+            found.append(text + "WeightedRandomSampler each sample has a weight, not each class.)")
+        samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
+        if samples > FEW and places == 1:
+            text = f"The {samples} samples of a batch lay in one memory. If the dataset fills it anew for each, they "
+            found.append(text + "have all become the last one: let it return copies.")
+    return found
 
 
 def _place(trace: Trace, position: int) -> str:

@@ -38,6 +38,7 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
+    cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
                             does between two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
@@ -237,7 +238,8 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
     forks = measures.config.get("start_method") == "fork"
-    refills = part == FIRST_BATCH and epochs > 1 and bool((measures.tasks["stream_end"] >= 0).any())
+    streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
+    refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
         "epochs": epochs,
         "at": measures.config.get("iterated_at", ""),

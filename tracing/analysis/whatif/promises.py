@@ -38,6 +38,14 @@ CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it 
     "persistent_workers": (Verdict.STARTUP, Verdict.SHUTDOWN),
 }
 
+# Options not to change: a replay does not know how a stream would be divided, what the workers wait for, or why they
+# do not exit.
+KEPT: dict[Verdict | None, tuple[str, ...]] = {
+    Verdict.SHARES: tuple(CURES),
+    Verdict.TURNS: ("num_workers", "prefetch_factor", "in_order"),
+    Verdict.SHUTDOWN: ("num_workers",),
+}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -55,13 +63,6 @@ def changes(measures: Measures, judgement: Judgement) -> list[Change]:
     except ValueError:  # too little was loaded
         return []
     return [replays.advice(each) for each in replays.best_first()]
-
-
-def kept(judgement: Judgement) -> tuple[str, ...]:
-    """Options not to change: a replay does not know what the workers wait for, or how a stream would be divided."""
-    if judgement.verdict is Verdict.SHARES:
-        return tuple(CURES)
-    return ("num_workers", "prefetch_factor", "in_order") if judgement.verdict is Verdict.TURNS else ()
 
 
 class Replays:
@@ -97,7 +98,7 @@ class Replays:
 
     def best_first(self) -> list[Setting]:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
-        keep = kept(self.judgement)
+        keep = KEPT.get(self.judgement.verdict, ())
         found = [each for name in CURES if name not in keep for each in self._best_value(name)]
         found.sort(key=self.share_saved, reverse=True)
         return [each for each in found if self.share_saved(each) >= abs(self.off)]

@@ -21,7 +21,7 @@ from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.waited import Judgement
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Setting
-from tracing.analysis.whatif.promises import FEWER, Replays, kept, number_of_workers
+from tracing.analysis.whatif.promises import FEWER, KEPT, Replays, number_of_workers
 from tracing.trace.trace import Trace
 
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
@@ -106,7 +106,9 @@ def whatif(
     judgement = Judgement(measures)
     replays = Replays(measures, judgement)
     was, times = replays.was, replays.times
-    likely = [was.num_workers] if "num_workers" in kept(judgement) else number_of_workers(measures, times)
+    likely = (
+        [was.num_workers] if "num_workers" in KEPT.get(judgement.verdict, ()) else number_of_workers(measures, times)
+    )
     workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
     prefetch = [*PREFETCH, was.prefetch_factor]
     prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
@@ -155,7 +157,7 @@ def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]
     unknown = f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do."
     early = "The run ended early: in a longer one the start-up has less weight than in these predictions."
     inexact = f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
-    fixed = "num_workers" in kept(judgement)
+    fixed = "num_workers" in KEPT.get(judgement.verdict, ())
     notes = {unknown: fixed, early: ended_early(measures), inexact: abs(found.off) > OFF}
     return [note for note, holds in notes.items() if holds]
 

@@ -105,6 +105,8 @@ class TracedCollate:
         noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
+        with contextlib.suppress(Exception):  # without arrays there is no memory
+            noted["memories"] = [len(samples), len(set(map(memory_of, samples)))]
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
             for what, name, each, was in self.before:
                 if (now := marks(each, self.iterable)) != [(what, was)]:
@@ -168,6 +170,12 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
             yield from leaves(each, depth + 1)
     else:
         yield value
+
+
+def memory_of(sample: Any) -> int:
+    """Where its largest tensor or array lies: of two samples that are there at once, in one place if it is shared."""
+    found = [each for each in leaves(sample) if isinstance(each, (torch.Tensor, numpy.ndarray)) and each.nbytes]
+    return int(torch.as_tensor(max(found, key=lambda each: int(each.nbytes))).data_ptr())
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:

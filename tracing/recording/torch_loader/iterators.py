@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
+import itertools
 import operator
 from collections.abc import Callable
 from types import FunctionType
@@ -63,6 +65,15 @@ def assigned(emitting: Callable[[Any, Any], Any]) -> Any:
     return property(operator.attrgetter(name), assign)
 
 
+_loaders = itertools.count()  # that have ended an epoch
+
+
+def kept_in_a_cycle(iterator: Any, progress: Progress) -> bool | None:
+    """Whether an itertools.cycle has this pass over the loader, its first: it will never ask for another."""
+    first = not progress.epoch_id & 0xFFFFFFFF and next(_loaders) < 16  # (this looks at all of Python's objects)
+    return (first and any(isinstance(each, itertools.cycle) for each in gc.get_referrers(iterator))) or None
+
+
 class Emitting(Behind):
     """What both iterators emit."""
 
@@ -98,7 +109,7 @@ class Emitting(Behind):
         try:
             batch = super()._next_data()
         except StopIteration:
-            emit(events.EPOCH_END, progress.epoch_id, value=self._num_yielded)
+            emit(events.EPOCH_END, progress.epoch_id, value=self._num_yielded, text=kept_in_a_cycle(self, progress))
             raise
         except Exception as error:
             self._notice_deaths(str(error))

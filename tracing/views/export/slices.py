@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minidl.events import Kind
+from tracing.trace.kinds import TRAITS
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -59,9 +60,9 @@ SPANS: dict[int, set[int]] = {
     Kind.PIN_STOPPING: {Kind.PIN_JOINED},
     Kind.JOIN_BEGIN: {Kind.WORKER_JOINED, Kind.WORKER_TERMINATED, Kind.WORKER_KILLED},
 }
-# What lasts until the thread's next event. The get of a queue with a pipe lasts from ARRIVED to GOT; on data_queue,
-# where there is no ARRIVED, from GOT on.
-LEAVES = {Kind.PUT, Kind.SEND_BEGIN, Kind.WAIT, Kind.ARRIVED, Kind.GOT, Kind.YIELDED}
+# What else has one lasts until the thread's next event. The get of a queue with a pipe lasts from ARRIVED to GOT; on
+# data_queue, where there is no ARRIVED, from GOT on.
+LEAVES = {kind for kind, traits in TRAITS.items() if traits.slice} - SPANS.keys()
 _BOUNDS = set(SPANS).union(*SPANS.values())
 _ARRIVED, _GOT = int(Kind.ARRIVED), int(Kind.GOT)  # plain numbers compare five times as fast
 

@@ -26,7 +26,7 @@ from tracing.views.live.one_moment import one_moment, save
 from tracing.views.live.outputs import FullScreen, PlainLines
 from tracing.views.live.panels import Moment, plain, render
 from tracing.views.live.playback import Clock
-from tracing.views.live.ranks import Processes
+from tracing.views.live.processes import Processes
 from tracing.views.live.recent import Recent, choose
 from tracing.views.main_time import main_in_words
 from tracing.views.terminal.keyboard import Keyboard
@@ -52,7 +52,7 @@ def watch(
     """Show the run that is recorded into `path` until it ends; a finished one is replayed, `speed` times as fast.
 
     `once` prints one frame: the present one, or a busy one of a finished run. `record` saves that as SVG, too. Of
-    several processes the first is opened, or `part`, a rank or a name, and the others have a line each. Returns
+    several processes the first is shown, or `part`, a rank or a name. Returns
     when the run has ended, that is, when no process records any more, or q is pressed.
 
     Raises LookupError if there is no such part, TraceError if there is no trace in `path`, ValueError for a `speed` of
@@ -90,9 +90,8 @@ def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
             facts = Recent(source.trace, state, now, shown)
             shown, facts.limit, facts.stuck = facts.loader, source.limit, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""
-            screen.show(Moment(state, facts, processes.path.name, processes.mode, keys, help, processes.lines(now)))
-            if picture or len(processes.parts) == 1:  # else each process has had its line
-                screen.last_words = functools.partial(_last_words, source.trace, state, facts)
+            screen.show(Moment(state, facts, processes.path.name, processes.mode, keys, help))
+            screen.last_words = functools.partial(_last_words, source.trace, state, facts)
             if ended:
                 break
             wait = screen.wait(PERIOD, time.thread_time() - cpu) - (time.monotonic() - begin)

@@ -14,7 +14,7 @@ from tracing.analysis.hang.explain import explain
 from tracing.views.live.event_lines import stuck_in_words
 from tracing.views.live.panels import Moment, render
 from tracing.views.live.playback import Clock
-from tracing.views.live.ranks import Processes
+from tracing.views.live.processes import Processes
 from tracing.views.live.recent import Recent, choose
 
 MOMENTS = 64  # of a finished trace, among which a busy one is looked for
@@ -29,14 +29,12 @@ def one_moment(source: Processes, clock: Clock) -> Moment:
     if source.running or stuck or len(trace) == 0 or any(loader.error is not None for loader in state.loaders):
         facts = Recent(trace, state, now)
         facts.stuck = stuck
-        return Moment(state, facts, title, "● live" if source.running else "ended", processes=source.lines(now))
+        return Moment(state, facts, title, "● live" if source.running else "ended")
     found = []
     for k in np.unique(np.linspace(0, len(trace) - 1, MOMENTS, dtype=int)).tolist():
         state = trace.state(k)
         found.append(Moment(state, Recent(trace, state, state.time), title, f"event {k + 1} of {len(trace)}"))
-    chosen = max(reversed(found), key=_interest)  # of equally busy ones the last
-    chosen.processes = source.lines(chosen.state.time)
-    return chosen
+    return max(reversed(found), key=_interest)  # of equally busy ones the last
 
 
 def _interest(moment: Moment) -> int:

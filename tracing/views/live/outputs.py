@@ -38,10 +38,7 @@ class PlainLines:
             print_line(self.console, self.last_words())
 
     def show(self, moment: Moment) -> None:
-        for line in moment.processes:
-            print_line(self.console, "".join(segment.text for segment in line).rstrip())
-        if not moment.processes:
-            print_line(self.console, plain(moment.state, moment.recent))
+        print_line(self.console, plain(moment.state, moment.recent))
 
     def wait(self, period: float, cost: float) -> float:
         """Until the next frame, after one that took `cost` s."""

@@ -10,7 +10,7 @@ In a queue, what is taken next is at the right, nearest to the thread that takes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.segment import Segment
 
@@ -62,19 +62,16 @@ class Moment:
     mode: str = ""
     keys: str = ""
     help: bool = False
-    processes: list[Line] = field(default_factory=list)  # a line for each, where there are several
 
 
 def render(moment: Moment, width: int, height: int) -> Frame:
     """The loader that `moment.recent` is about, in `width` columns and at most `height` lines.
 
-    Title and mode go to the two ends of the first line, keys to the end of the last. A hang adds a line, and so do the
-    processes, up to a third of the height.
+    Title and mode go to the two ends of the first line, keys to the end of the last. A hang adds a line.
     """
     recent, loader = moment.recent, choose(moment.state, moment.recent.loader)
     alarm = [fit([text(f" ▸ {line} ", BAD)], width) for line in recent.stuck[:1]]
-    above = moment.processes[: height // 3]
-    room = max(0, height - 2 - len(alarm) - len(above))
+    room = max(0, height - 2 - len(alarm))
     if moment.help:
         body = box("what you see", HELP, width, room)
     elif loader is None:
@@ -84,7 +81,7 @@ def render(moment: Moment, width: int, height: int) -> Frame:
     mode = text(f" {moment.mode}  {recent.seconds:.1f} s ", BOLD)
     first = ends([text(f" {moment.title} ", BOLD), *_about(moment.state, loader)], [mode], width)
     last = ends(_below(recent, loader), [text(f" {moment.keys}", DIM)], width)
-    return Frame([first, *above, *body, *alarm, last][:height], width)
+    return Frame([first, *body, *alarm, last][:height], width)
 
 
 def plain(state: State, recent: Recent, so_far: str = "") -> str:

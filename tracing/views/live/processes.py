@@ -1,0 +1,51 @@
+"""Which process the live view shows, of a run that has several. Parts may appear while the run goes on: torchrun starts
+its ranks later."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tracing.recording.trace_directory import being_recorded
+from tracing.trace.parts import Part, parts
+from tracing.trace.parts import choose as choose_part
+from tracing.trace.state import State
+from tracing.trace.trace import load
+from tracing.views.live.playback import CHECK_PERIOD, Clock, Live, Replay
+
+
+class Processes:
+    """A source of frames (see playback): that of the process that is opened."""
+
+    def __init__(self, path: str | os.PathLike[str], part: int | str | None, speed: float, clock: Clock) -> None:
+        """The arguments are those of tracing.views.live.live.watch."""
+        self.path, self._speed, self._clock = Path(path), speed, clock
+        self.parts = parts(path)
+        self.running = not self._over()
+        self._looked = clock()
+        self._open(self.parts[0] if part is None else choose_part(path, part))
+
+    def _over(self) -> bool:
+        """Whether no process records any more."""
+        return not any(being_recorded(part.path, elsewhere=False) for part in self.parts)
+
+    def _open(self, part: Part) -> None:
+        self.opened, trace = part, load(part.path)
+        self.source: Live | Replay = Replay(trace, self._speed, self._clock)
+        if self.running:
+            self.source = Live(trace, self._clock, self._over)
+
+    # ---- a source of frames
+
+    @property
+    def mode(self) -> str:
+        others = f"{self.opened.name} of {len(self.parts)} processes  " if len(self.parts) > 1 else ""
+        return others + self.source.mode
+
+    def look(self) -> tuple[State, int]:
+        """Look for processes that have begun since, too; while the opened one has nothing to show, open the first."""
+        if self.running and self._clock() - self._looked >= CHECK_PERIOD:
+            self._looked, self.parts = self._clock(), parts(self.path)
+            if self.opened not in self.parts:
+                self._open(self.parts[0])
+        return self.source.look()
