@@ -57,7 +57,8 @@ def prepared(notebook: Any, folder: str) -> tuple[NotebookClient, dict[str, Any]
     # Sockets that are files, not ports: no other user can listen in, and ipykernel has nothing to warn about. An empty
     # profile: what your own IPython runs at its start does not belong in these notebooks.
     config = Config(KernelManager={"transport": "ipc", "ip": str(Path(folder, "kernel"))})
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder, PLAIN: "1"}
+    memory = {"PYTHONMALLOC": "", "GLIBC_TUNABLES": ""}  # in pages of the usual size, unlike that of `make test`
+    environment = {**os.environ, **memory, "PYTHONPATH": str(FOLDER.parent), "IPYTHONDIR": folder, PLAIN: "1"}
     client = NotebookClient(
         notebook, config=config, timeout=LIMIT, kernel_name="python3", coalesce_streams=True, record_timing=False
     )
