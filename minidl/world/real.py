@@ -185,11 +185,10 @@ class RealWorld:
     def raised_by_handler(self, error: BaseException) -> bool:
         # A handler is given the frame that it interrupts, which is the one before its own.
         for before, frame in itertools.pairwise(frame for frame, _ in traceback.walk_tb(error.__traceback__)):
-            given = [
-                each if isinstance(each, tuple) else (each,) for each in frame.f_locals.values()
-            ]  # a tuple: `*args`
-            if any(each is before for each in itertools.chain(*given)):
-                return True
+            for value in frame.f_locals.values():
+                given = value if isinstance(value, tuple) else (value,)  # a tuple: `*args`
+                if any(each is before for each in given):
+                    return True
         return False
 
     def on_exit(self, call: Callable[[], None]) -> None:

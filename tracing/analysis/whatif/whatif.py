@@ -106,9 +106,8 @@ def whatif(
     judgement = Judgement(measures)
     replays = Replays(measures, judgement)
     was, times = replays.was, replays.times
-    likely = (
-        [was.num_workers] if "num_workers" in KEPT.get(judgement.verdict, ()) else number_of_workers(measures, times)
-    )
+    keeps = "num_workers" in KEPT.get(judgement.verdict, ())
+    likely = [was.num_workers] if keeps else number_of_workers(measures, times)
     workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
     prefetch = [*PREFETCH, was.prefetch_factor]
     prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
