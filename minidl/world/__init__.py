@@ -158,7 +158,7 @@ class World(Protocol):
         interrupted. False: not installed, as only the main thread can do so. Asking twice is harmless."""
 
     def raised_by_handler(self, error: BaseException) -> bool:
-        """Whether it was raised by a signal's handler, written in Python, that is installed now."""
+        """Whether it was raised by a signal's handler that is written in Python."""
 
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call `call` when this process exits, while everything still works. Asking twice is harmless."""
