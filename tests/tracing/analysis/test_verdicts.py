@@ -692,13 +692,14 @@ def test_a_program_that_spends_its_time_outside_of_its_loops(tmp_path: Path, whe
     assert loader.verdict_line.startswith("It is not the loader: "), vars(loader)
 
 
+@pytest.mark.alone
 def test_a_call_that_keeps_pythons_lock_is_seen(tmp_path: Path) -> None:
     """Whoever waits for the lock has it only once the call is over."""
     numbers = [random.random() for _ in range(1 << 20)]
     with tracing.record(tmp_path / "run"):
-        for _ in TORCH.DataLoader(Samples(10)):
+        for _ in TORCH.DataLoader(Samples(20)):
             sorted(numbers)
-            time.sleep(0.05)
+            time.sleep(0.005)
     (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
     check(loader, Said(Verdict.TRAINING, "Look at test_verdicts.py:", ("sorted(numbers)",)))
 
