@@ -124,8 +124,7 @@ def is_over(process: psutil.Process) -> bool:
         return True
 
 
-@pytest.fixture(autouse=True)
-def no_leftovers() -> Iterator[None]:
+def nothing_left() -> Iterator[None]:
     """No child process outlives the test that started it, whether the test passes or not."""
     before = set(children())
     yield
@@ -140,3 +139,6 @@ def no_leftovers() -> Iterator[None]:
     psutil.wait_procs(left, timeout=PATIENCE)
     signal.signal(signal.SIGCHLD, handler)
     assert not left, f"left behind: {left}"
+
+
+no_leftovers = pytest.fixture(autouse=True)(nothing_left)

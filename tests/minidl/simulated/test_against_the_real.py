@@ -14,6 +14,7 @@ import pytest
 
 from minidl import world as worlds
 from minidl.world.simulated import simulate
+from tests.conftest import nothing_left
 from tests.minidl.simulated import both_worlds, both_worlds_ends, both_worlds_memory
 from tests.minidl.simulated.both_worlds import PROGRAMS
 
@@ -86,6 +87,10 @@ def in_simulations(name: str) -> list[Seen]:
         if (seen := (both_worlds.reports, outcome.exitcode)) not in found:
             found.append(seen)
     return found
+
+
+# Of all programs at once: those that have begun start their processes while a test of another one runs.
+no_leftovers = pytest.fixture(autouse=True, scope="module")(nothing_left)
 
 
 @pytest.fixture(scope="module")
