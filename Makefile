@@ -130,7 +130,7 @@ pictures: setup ## the other pictures in docs/, made by the tool itself; those o
 	@$(BROWSER) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,860 \
 	    --user-data-dir=traces/browser --virtual-time-budget=3000 --screenshot=$(PICTURES)/demo-step.png \
 	    "file://$(CURDIR)/traces/step.html#k=$$($(BIN)/python -c "$$BUSY")" 2>/dev/null
-	@$(BIN)/python -m tracing run -o traces/images tests/images.py >/dev/null
+	@$(BIN)/python -m tracing run -o traces/images docs/make/images.py >/dev/null
 	@$(BIN)/python -m tracing timeline traces/images -o $(PICTURES)/images-timeline.png
 	@mkdir -p traces/answers && $(BIN)/python -m notebooks.exercises.skeleton 07 no_buffer >traces/answers/07_next_in_order.py
 	@MINIDL_ANSWERS=traces/answers $(BIN)/python -m notebooks.exercises check 07 >/dev/null || true

@@ -126,11 +126,6 @@ def explain_death(world: World, process: Process, worker_id: int, tasks: list[tu
         )
         cause = "Something in the worker called sys.exit() or os._exit()"
         cause += ", or it failed before it was ready: it has printed why." if code == 1 else "."
-    named = ", or ".join(f"task {task_id}, keys {shorten(keys)}" for task_id, keys in tasks[:3])
+    named = ", or ".join(f"task {task_id}, keys {describe(keys):.200}" for task_id, keys in tasks[:3])
     doing = f"It was working on, or about to begin, {named}." if named else "It had no task."
     return f"{text} This was worker {worker_id}. {doing} {cause}".rstrip()
-
-
-def shorten(keys: Any, limit: int = 200) -> str:
-    text = describe(keys)
-    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, _DatasetKind
 from minidl import events
 from minidl import world as worlds
 from minidl.data.collate import default_collate, default_convert
-from minidl.data.sampler import BatchSampler, InfiniteConstantSampler, RandomSampler, Sampler, SequentialSampler
+from minidl.data.sampler import BatchSampler, Sampler, sampler_of
 from minidl.iterator import BaseIterator
 from minidl.parallel import ParallelIterator
 from minidl.serial import SerialIterator
@@ -220,12 +220,3 @@ def check_sampling_options(
         raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
     if batch_size is None and batch_sampler is None and drop_last:
         raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
-
-
-def sampler_of(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler[Any]:
-    """What draws the keys if the caller names no sampler."""
-    if isinstance(dataset, IterableDataset):
-        # Endless, whatever the dataset's length: every worker goes through a copy of its own, and a sampler as long as
-        # the dataset would cut them off.
-        return InfiniteConstantSampler()
-    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)

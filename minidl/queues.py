@@ -60,7 +60,6 @@ class Producer:
         self._queue, self._worker_id = queue, worker_id
         self._buffer = world.mailbox()
         self.closed = False
-        self._join_cancelled = False
         self._feeder: Any = None
         self._epoch_id = 0  # of the last message, and of the events that concern no message
 
@@ -98,13 +97,8 @@ class Producer:
         """Wait until everything is in the pipe. A worker does so before it exits: a daemon thread dies with its
         process, and what is still buffered would be lost. Main does after `close`: once the reading end is gone a write
         fails at once, and the feeder ends. (Unless another process has inherited that end; hence the timeout.)"""
-        if self._feeder not in (None, self._world.current_thread()) and not self._join_cancelled:
+        if self._feeder not in (None, self._world.current_thread()):
             self._feeder.join(timeout)
-
-    def cancel_join_thread(self) -> None:
-        """Let the process exit with messages unsent. At shutdown nothing reads the pipe any more: a feeder that
-        is blocked on a full one never ends, and joining it would be a deadlock (pytorch#48666)."""
-        self._join_cancelled = True
 
     def _feed(self) -> None:
         """The feeder thread. torch: multiprocessing.queues.Queue._feed"""
@@ -230,12 +224,10 @@ class Consumer:
         self._waiter.add(reader, (channel, BYTES))
         self._waiter.add(peer, (channel, ENDED))
 
-    def get(self, timeout: float | None = None) -> Any:
-        """Wait for the next message, or a `Died`. Empty: none within `timeout` seconds. Otherwise it raises as `take`
-        does."""
+    def get(self) -> Any:
+        """Wait for the next message, or a `Died`. It raises as `take` does."""
         while (message := self.take()) is None:
-            if not self.wait(timeout):
-                raise Empty
+            self.wait(None)
         return message
 
     def take(self) -> Any:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from minidl import events, signals
+from minidl import events
 from minidl.events import emit
 from minidl.messages import Stop
 from minidl.world import World
@@ -54,7 +54,6 @@ def shut_down(iterator: ParallelIterator) -> None:
             all_ended = True
     finally:  # also after Ctrl-C in use_force
         close_queues(iterator)
-        signals.unwatch(iterator)
         if all_ended:
             emit(events.SHUTDOWN_END, iterator._epoch_id)
 

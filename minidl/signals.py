@@ -30,10 +30,6 @@ def watch(world: World, iterator: ParallelIterator) -> None:
         _watched[id(iterator)] = iterator
 
 
-def unwatch(iterator: ParallelIterator) -> None:
-    _watched.pop(id(iterator), None)
-
-
 # Libraries that must not be interrupted: weak references and multiprocessing's finalizers run where Python swallows
 # exceptions, and multiprocessing may be about to store an exit code that it has just read.
 DELICATE = ("multiprocessing.", "weakref", "_weakrefset")

@@ -81,11 +81,11 @@ def run(job: Job, worker_class: Callable[..., Worker]) -> None:
     except KeyboardInterrupt:
         pass  # the terminal sends Ctrl-C to main as well, and main raises it
     emit(events.WORKER_END, job.epoch_id, worker=job.worker_id, value=end)
-    if job.done.is_set() or end is not End.STOPPED:
-        # The results are no longer read: joining a feeder that is blocked on a full pipe would never end.
-        result_queue.cancel_join_thread()
     result_queue.close()
-    result_queue.join_thread()
+    # Otherwise the results are no longer read: a feeder that is blocked on a full pipe never ends, and joining it would
+    # be a deadlock (pytorch#48666). torch: cancel_join_thread
+    if end is End.STOPPED and not job.done.is_set():
+        result_queue.join_thread()
 
 
 def seed_everything(job: Job) -> None:

@@ -4,7 +4,7 @@
 
 Each program docs/frameworks/with_NAME.py says what it is: in its docstring what the truth is, in VERDICTS which
 verdicts are right, in ADVICE a pattern that the advice must match. With RANKS_TOO it is also run by torchrun, as two
-processes.
+processes. Exit status 1: a verdict is wrong, or a loader, a worker or a batch was not recorded.
 """
 
 from __future__ import annotations
@@ -116,14 +116,20 @@ def judged(directory: Path, program: Program) -> Found:
     first = report.loaders[0]  # the one that costs the program most
     advised = [advice for advice in first.next if re.search(program.advice, advice)]
     right = first.verdict.name.lower() in program.verdicts and bool(advised or not program.advice)
+    right &= not broken and kinds(trace, Kind.WORKER_BEGIN) == sum(each.num_workers for each in trace.loaders)
+    right &= kinds(trace, Kind.YIELDED) == (trace.tasks["yielded"] >= 0).sum() >= 60
     verdict = first.verdict_line if right else " ".join([first.verdict_line, *first.next])
     return Found(counted(trace) + broken, verdict, right)
 
 
 def counted(trace: tracing.Trace) -> str:
-    loaders, began = {each.loader for each in trace.loaders}, int((trace.events["kind"] == Kind.WORKER_BEGIN).sum())
-    batches = int((trace.events["kind"] == Kind.YIELDED).sum())
-    return ", ".join([counts(len(loaders), "loader"), counts(began, "worker"), counts(batches, "batch", "batches")])
+    loaders, workers = {each.loader for each in trace.loaders}, kinds(trace, Kind.WORKER_BEGIN)
+    batches = counts(kinds(trace, Kind.YIELDED), "batch", "batches")
+    return ", ".join([counts(len(loaders), "loader"), counts(workers, "worker"), batches])
+
+
+def kinds(trace: tracing.Trace, kind: Kind) -> int:
+    return int((trace.events["kind"] == kind).sum())
 
 
 def counts(number: int, word: str, words: str = "") -> str:
@@ -155,7 +161,7 @@ def mark(found: Found) -> str:
     return ("right: " if found.right else "**wrong**: ") + found.verdict
 
 
-def main() -> None:
+def main() -> int:
     load = os.getloadavg()[0]
     columns = ("framework", "the truth", "recorded", "verdict", "overhead")
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
@@ -165,7 +171,8 @@ def main() -> None:
         print(lines[-1], file=sys.stderr, flush=True)
     text = PAGE.format(turns=TURNS, table="\n".join(lines), facts=facts(), load=load)
     WRITTEN.write_text(text, encoding="utf-8")
+    return int("**wrong**" in text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,7 +3,8 @@ run that was not stopped: the last section of docs/frameworks.md. `make wild`, o
 
 .venv-wild/bin/python -m docs.make.stops [WORDS ...]
 
-With WORDS only those cases whose id has one of them are run; the page keeps what it says of the others.
+With WORDS only those cases whose id has one of them are run; the page keeps what it says of the others. Exit status 1:
+something else happens than a program says.
 
 Each program docs/frameworks/stop_NAME.py says in its docstring what the framework does with a loader's state, and in
 CASES what is tried: a name, after how many batches the checkpoint is saved, what it took, and how the words of
@@ -69,13 +70,13 @@ def cases() -> list[Case]:
     return found
 
 
-def tried(case: Case, workers: int, python: str = sys.executable) -> str:
+def tried(case: Case, workers: int) -> str:
     """Run it, whole and stopped and resumed; what differs. RuntimeError if a run fails."""
     with tempfile.TemporaryDirectory() as folder:
         for name, code in (("whole", 0), ("stopped", -signal.SIGKILL), ("resumed", 0)):
             place = Path(folder, "whole" if name == "whole" else "stopped")  # the resumed run finds the stopped one's
             place.mkdir(exist_ok=True)
-            command = [python, str(case.path), case.name, name, str(place), str(workers), str(case.stop)]
+            command = [sys.executable, str(case.path), case.name, name, str(place), str(workers), str(case.stop)]
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
             ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT)
             if ended.returncode != code:
@@ -125,7 +126,7 @@ def shown(path: Path) -> str:
     return f"\n\n```python\n{code}\n```" if code else ""
 
 
-def main(words: list[str]) -> None:
+def main(words: list[str]) -> int:
     before, _, section = WRITTEN.read_text(encoding="utf-8").partition(HEADER)
     known = {tuple(line.split(" | ")[:3]): line for line in section.splitlines() if line.startswith("| ")}
     columns = ("framework", "loader, and what it took", "checkpoint after batch", "without and with two workers")
@@ -144,7 +145,8 @@ def main(words: list[str]) -> None:
     ]
     text = SECTION.format(table="\n".join(lines), notes="\n\n".join(notes), facts=facts())
     WRITTEN.write_text(before.rstrip("\n") + "\n\n" + text, encoding="utf-8")
+    return int("**unexpected**" in text)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -216,6 +216,15 @@ class InfiniteConstantSampler(Sampler[None]):
         return itertools.repeat(None)
 
 
+def sampler_of(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler[Any]:
+    """What draws the keys if a DataLoader is given no sampler."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        # Endless, whatever the dataset's length: every worker goes through a copy of its own, and a sampler as long as
+        # the dataset would cut them off.
+        return InfiniteConstantSampler()
+    return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+
+
 def _is_positive_int(value: object) -> bool:
     """A bool is an int to Python, but here a mistake: `BatchSampler(sampler, True, 4)`."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -40,7 +40,7 @@ EXAMPLES = f"""examples:
 console = Console()
 
 
-def main(arguments: list[str] | None = None) -> int:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=COMMAND, description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,6 +64,11 @@ def main(arguments: list[str] | None = None) -> int:
     grade.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="answers at a time (cores)")
     grade.add_argument("--summary", type=Path, metavar="FILE", help="write the summary there, too")
     grade.set_defaults(run=run_grade)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = make_parser()
     args = parser.parse_args(arguments)
     if "run" not in args:
         parser.print_help()

@@ -352,11 +352,11 @@ def struck(dataset: Any, killed: Iterable[int] = (), after: int = 1, **options: 
 
 def unnoticed(*numbers: int, dataset: Any = None, **options: Any) -> dict[str, Any]:
     """Workers have died and main has not noticed: what the health check raises, and notes of the first one."""
-    from minidl import deaths, signals
+    from minidl import deaths
 
     iterator = iter(loader_of(dataset or Samples(20), **options))
     next(iterator)
-    signals.unwatch(iterator)  # the handler of SIGCHLD leaves the news to it
+    iterator._in_use = True  # the handler of SIGCHLD leaves the news to it
     for number in numbers:
         iterator._workers[number].kill()
         iterator._workers[number].join(5)

@@ -285,7 +285,6 @@ RIGHT: dict[str, dict[str, Callable[[Exercise], str]]] = {
                     use_force(iterator)
                 finally:
                     close_queues(iterator)
-                    signals.unwatch(iterator)
             """,
             wait_for_workers="""
             until = iterator._world.now() + PATIENCE

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from minidl.events import Kind, Queue
 from minidl.messages import Died, Result, Stop
-from minidl.queues import LENGTH, Consumer, DirectProducer, Empty, Producer, ThreadQueue
+from minidl.queues import LENGTH, Consumer, DirectProducer, Producer, ThreadQueue
 from minidl.transport import Handles
 from minidl.world.real import RealWorld
 from minidl.world.real_memory import is_ready
@@ -54,10 +54,8 @@ class Line:
 
     def has(self, *tasks: int) -> bool:
         """The next messages are of these tasks, and none is ready after them."""
-        came = [self.consumer.get(10).task_id for _ in tasks]
-        with pytest.raises(Empty):
-            self.consumer.get(0.01)
-        return came == list(tasks)
+        came = [self.consumer.get().task_id for _ in tasks]
+        return came == list(tasks) and self.consumer.take() is None and not self.consumer.wait(0.01)
 
 
 @pytest.fixture
@@ -127,7 +125,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.coming)
     @rule()
     def get(self) -> None:
-        assert self.line.consumer.get(10) == self.coming.popleft()
+        assert self.line.consumer.get() == self.coming.popleft()
 
     @rule()
     def get_all(self) -> None:
@@ -182,7 +180,7 @@ def test_a_small_message_is_one_write(line: Line) -> None:
     """So Ctrl-C, or the end of the process, leaves no half of it in the pipe."""
     writer = Mock(wraps=line.writer)
     DirectProducer(WORLD, writer, Queue.RESULT, 0).put(result(0))
-    assert line.consumer.get(10) == result(0) and writer.try_write.call_count == 1 and not writer.write.called
+    assert line.consumer.get() == result(0) and writer.try_write.call_count == 1 and not writer.write.called
 
 
 @pytest.fixture
@@ -198,7 +196,7 @@ def test_without_a_thread_a_message_is_written_by_put(
     line: Line, producer: Any, message: Any, threadless: None
 ) -> None:
     producer(WORLD, line.writer, Queue.INDEX, 0).put(message)
-    assert line.consumer.get(10) == message
+    assert line.consumer.get() == message
 
 
 @pytest.mark.timeout(5)
@@ -224,7 +222,7 @@ def test_what_the_pipe_has_no_room_for_comes_in_its_order(line: Line, size: int)
     line.producer = DirectProducer(WORLD, line.writer, Queue.RESULT, 0)
     for task_id in range(8 * PIPE // size):
         line.producer.put(result(task_id, b"." * size))
-    assert [line.consumer.get(10).task_id for _ in range(task_id + 1)] == list(range(task_id + 1))
+    assert [line.consumer.get().task_id for _ in range(task_id + 1)] == list(range(task_id + 1))
 
 
 class Collected:
@@ -241,7 +239,7 @@ class Collected:
 def test_a_feeder_does_not_wait_for_itself(line: Line) -> None:
     Collected.producer = line.producer
     line.producer.put(result(0, Collected()))
-    assert line.consumer.get(10) == result(0, "sent")
+    assert line.consumer.get() == result(0, "sent")
 
 
 def test_the_feeder_ends_when_the_reading_end_is_closed(line: Line, emitted: list[tuple[Kind, int]]) -> None:

@@ -365,7 +365,7 @@ def received(world: Any, reader: Any, child: Any) -> tuple[list[Any], int]:
     results = Consumer(world, Queue.RESULT, 1)
     results.add(0, reader, world.end_of(child))
     found: list[Any] = []
-    while not isinstance(message := results.get(LONG), Died):
+    while not isinstance(message := results.get(), Died):
         found.append((message.task_id, len(message.data)))
     child.join(LONG)
     return found, child.exitcode

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import minidl
-from minidl import deaths, queues, shutdown, signals, startup
+from minidl import deaths, queues, shutdown, signals, startup, worker
 from minidl.parallel import ParallelIterator
 from minidl.transport import VARIABLE
 from minidl.world.simulated import Exploration, Outcome, explore, services, simulate, step
@@ -334,7 +334,7 @@ def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
 
 @mutant(
     "until all processes had ended",
-    Edit(queues.Producer, "cancel_join_thread", "    self._join_cancelled = True\n", ""),
+    Edit(worker, "run", "    if end is End.STOPPED and not job.done.is_set():\n        ", "    "),
     seen_in="#48666",
     delays=1,
     capacity=bytes_of_a_result(TORCHS_WAY) - 1,
@@ -342,7 +342,7 @@ def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
 def process_exit_joins_a_feeder_that_is_blocked() -> Any:
     """Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread to
     send the rest, and the feeder waits for room in the pipe: the worker has to be ended by force, five seconds
-    later. So a worker that has been stopped first calls cancel_join_thread()."""
+    later. So a worker that has been stopped while it still sends does not wait for its feeder."""
     return dropped()
 
 

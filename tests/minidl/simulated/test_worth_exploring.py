@@ -51,7 +51,7 @@ ALIVE = {
     "transport.lending.Unpacker.grant: `not self._free or len(self._recent) >= RECENT` is always False",
     # Two statements change places of which neither reads what the other writes.
     "deaths.explain_death: `if code is not None and code < 0` after "
-    "`named = ', or '.join((f'task {task_id}, keys {shorten(keys)}…`",
+    "`named = ', or '.join((f'task {task_id}, keys {describe(keys):…`",
 }
 OTHERS = ("events",)  # it reports, and its own tests listen
 

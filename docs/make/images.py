@@ -1,8 +1,7 @@
-"""A real load: a folder of PNG pictures, decoded, cropped and batched, for a small model that classifies them.
+"""A real load, for docs/views.md: a folder of PNG pictures, decoded, cropped and batched by torch's own DataLoader, for
+a small model that classifies them.
 
-    python tests/images.py                     torch's DataLoader
-    python tests/images.py minidl              minidl's
-    python -m tracing run tests/images.py      recorded
+    python -m tracing run docs/make/images.py
 
 The first run makes the pictures, in a folder among the system's temporary files: noise, stripes and discs, from 64 to
 900 pixels wide, so that decoding one takes from a fraction of a millisecond to tens of milliseconds.
@@ -14,14 +13,11 @@ Legend
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
-import torch
+import torch.utils.data
 from PIL import Image
 from torch import Tensor, nn
 
@@ -43,9 +39,9 @@ def make_picture(random: np.random.Generator, kind: str) -> np.ndarray:
     return colours[shape.astype(int)]
 
 
-def make_folder(count: int, folder: Path | None = None) -> Path:
+def make_folder(count: int) -> Path:
     """A folder with `count` pictures; those that exist already stay."""
-    folder = folder or Path(tempfile.gettempdir(), "minidl-images")
+    folder = Path(tempfile.gettempdir(), "minidl-images")
     folder.mkdir(exist_ok=True)
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
@@ -75,8 +71,8 @@ class Images(torch.utils.data.Dataset):
         return {"image": image, "kind": torch.tensor(KINDS.index(path.stem.partition("-")[2]))}
 
 
-def train(loaders: ModuleType, count: int = 240, **options: Any) -> list[float]:
-    """Train for an epoch with the DataLoader of the package `loaders`; return the loss of each batch."""
+def train(count: int = 240) -> list[float]:
+    """Train for an epoch; return the loss of each batch."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -84,9 +80,9 @@ def train(loaders: ModuleType, count: int = 240, **options: Any) -> list[float]:
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, len(KINDS)),
     )  # fmt: skip
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
-    options = {"batch_size": 8, "shuffle": True, "num_workers": 2} | options
     losses = []
-    for batch in loaders.DataLoader(Images(make_folder(count), count), **options):
+    images = Images(make_folder(count), count)
+    for batch in torch.utils.data.DataLoader(images, batch_size=8, shuffle=True, num_workers=2):
         loss = nn.functional.cross_entropy(model(batch["image"] / 255), batch["kind"])
         optimiser.zero_grad()
         loss.backward()
@@ -96,13 +92,5 @@ def train(loaders: ModuleType, count: int = 240, **options: Any) -> list[float]:
 
 
 if __name__ == "__main__":
-    import torch.utils.data
-
-    if sys.argv[1:] == ["minidl"]:
-        import minidl
-
-        package: ModuleType = minidl
-    else:
-        package = torch.utils.data
-    losses = train(package)
+    losses = train()
     print(f"{len(losses)} batches of pictures, loss {losses[0]:.2f} → {losses[-1]:.2f}")
