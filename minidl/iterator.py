@@ -124,20 +124,20 @@ class BaseIterator:
             self._in_use = False
 
     def _warn_of_too_many(self, length: int) -> None:
-        text = (
-            f"Length of IterableDataset {self._dataset} was reported to be {length}"
-            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
-        )
-        if self._num_workers > 0:
-            text += (
-                "For multiprocessing data-loading, this could be caused by not properly configuring the "
-                "IterableDataset replica at each worker. Please see "
-                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
-            )
         try:
+            text = (
+                f"Length of IterableDataset {self._dataset} was reported to be {length}"
+                f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+            )
+            if self._num_workers > 0:
+                text += (
+                    "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                    "IterableDataset replica at each worker. Please see "
+                    "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+                )
             warnings.warn(text, stacklevel=4)
-        except UserWarning:  # it comes in the batch's place, and the next next() goes on
-            self._halfway = False
+        except Exception as error:  # it comes in the batch's place, and the next next() goes on
+            self._halfway &= worlds.current().raised_by_handler(error)
             raise
 
 

@@ -145,7 +145,8 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Any:
         """A new iterator; with persistent workers the same one, reset. One that has failed is replaced, workers and
         all: an error concerns only the epoch in which it was raised."""
-        iterator: Any = self._iterator if self.num_workers > 0 else None  # it can be changed between epochs
+        # (Both can be changed between epochs; and a subclass may have an `_iterator` of its own.)
+        iterator: Any = self._iterator if self.persistent_workers and self.num_workers > 0 else None
         is_ours = isinstance(iterator, ParallelIterator)  # a subclass may have put another around it
         if is_ours and (iterator._failure is not None or iterator._halfway):
             iterator._shutdown_workers()

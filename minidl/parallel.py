@@ -86,11 +86,12 @@ class ParallelIterator(BaseIterator):
 
     def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
         """Begin an epoch: the first, or, with persistent workers, another one."""
+        # First: if it raises, the workers are as they were. (In the first epoch a second time, as in torch.)
+        self._sampler_iter = self._begin_sampler(loader)
         self._halfway = True  # as in next(): an epoch that failed to begin cannot go on
         previous = -1
         if not first_iter:
             previous, self._epoch_id = self._epoch_id, loader._new_epoch()
-        self._sampler_iter = self._begin_sampler(loader)  # a second time in the first epoch, as in torch
         self._begin_epoch(loader, previous)
         self._send_idx = self._rcvd_idx = 0
         self._task_info: dict[int, TaskInfo] = {}

@@ -286,7 +286,7 @@ class Consumer:
             channel, what = label
             if what is ENDED:
                 self._read_to_the_end(channel)
-            elif channel.open:  # unless it was read to the end at its ENDED, earlier in this list
+            elif channel.open and (channel, ENDED) not in ready:  # else it is read to the end there
                 self._read(channel)
 
     def _read_to_the_end(self, channel: Channel) -> None:

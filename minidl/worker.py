@@ -173,10 +173,10 @@ class Worker:
         return ExceptionWrapper(where=f"in DataLoader worker process {self.job.worker_id}")
 
     def resume(self, message: Resume) -> None:
-        """A new epoch of a persistent worker."""
-        self.begin_epoch(message.epoch_id)
+        """A new epoch of a persistent worker. It says so first: `iter(dataset)` may take long, or wait for main."""
         emit(events.WORKER_RESUMED, message.epoch_id, worker=self.job.worker_id)
         self.result_queue.put(Resumed(message.epoch_id, self.job.worker_id))
+        self.begin_epoch(message.epoch_id)
 
     def answer(self, task: Any, data: Any, room: Any) -> Result:
         return Result(task.epoch_id, task.task_id, self.job.worker_id, data, room)

@@ -25,6 +25,8 @@ import torch.utils.data
 
 from minidl.transport import reserve
 
+torchs: Any = torch.utils.data._utils.collate
+
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
@@ -53,7 +55,9 @@ def default_collate(batch: Any) -> Any:
         TypeError: a sample holds anything else (None, sets, arrays of str or object, ...).
         RuntimeError: sequences of unequal length, tensors of unequal shape, sparse or nested tensors.
     """
-    return collate(batch, collate_fn_map=default_collate_fn_map)
+    # What a program has put into torch's table, as torch's documentation says, holds here, too.
+    added = {kind: each for kind, each in torchs.default_collate_fn_map.items() if each.__module__ != torchs.__name__}
+    return collate(batch, collate_fn_map=default_collate_fn_map | added)
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:

@@ -85,6 +85,14 @@ class Room:
             if not self.looked_at:
                 self.say_whether_looked_at()
 
+    def thin_out(self) -> None:
+        """Main does not look here any more: the pages at which nothing in this process does go back."""
+        begin, looked_at = 0, dict(self.looked_at)
+        if self.memory is not None and None not in looked_at.values():
+            for first, end in [*sorted(looked_at), (self.memory.bytes.nbytes - ALIGNED, 0)]:
+                self.memory.give_back(begin, first)
+                begin = end
+
     def before_fork(self) -> None:
         """In the child, too, everything is then looked at for ever, so the child never reports to main."""
         if self.is_open or self.looked_at:
@@ -108,6 +116,8 @@ class Packer:
         global _current
         last = self._slots.pop(slot, None)
         if last is None or last.memory is None or last.looked_at or fresh:
+            if last is not None and not fresh:
+                last.thin_out()
             _current = Room(self, slot)
         else:
             last.memory.forget()

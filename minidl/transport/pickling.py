@@ -78,7 +78,7 @@ class Pickled(pickle.Pickler):
             if thing._cdata in self._small:
                 return torch.Tensor.untyped_storage, (self._small[thing._cdata],)
             return Region.storage, (self._number(thing, 0, thing.nbytes()),)
-        if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.dtype.isnative):
+        if isinstance(thing, np.ndarray) and not (thing.flags.writeable and thing.flags.forc and thing.dtype.isnative):
             return thing.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # torch's transport uses it, and it changes them
         return NotImplemented
 
@@ -183,6 +183,8 @@ class Unpickler(pickle.Unpickler):
 def small(data: bytes, code: int, shape: Sequence[int]) -> torch.Tensor:
     """A tensor with memory of its own."""
     tensor = EMPTY[code].new_empty(shape)
+    if data and not tensor.data_ptr():
+        raise RuntimeError("a mode of torch (FakeTensorMode, say) makes tensors without memory here")
     ctypes.memmove(tensor.data_ptr(), data, len(data))
     return tensor
 

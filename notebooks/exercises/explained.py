@@ -23,8 +23,8 @@ from notebooks.exercises.diagnose import ALIKE, nearest
 from notebooks.exercises.exercise import TEXTS, sections
 from notebooks.exercises.judge import Failure
 from notebooks.exercises.verdict import Finding
-from tracing.recording.source_lines import emit_sites
 from tracing.trace.event_words import sentence
+from tracing.trace.source_lines import emit_sites
 
 LABEL = 60  # characters beside the line in a picture
 FIELDS = ("time", "thread", "kind", "epoch", "task", "worker", "queue", "value")

@@ -101,7 +101,7 @@ def vocabulary() -> set[str]:
     """Every word of our code and of torch's loader, and every part of a file's name."""
     paths = [path for folder in FOLDERS for path in folder.rglob("*.py") if "answers" not in path.parts]
     texts = [path.read_text(encoding="utf-8") for path in [*paths, ROOT / "Makefile", ROOT / "pyproject.toml"]]
-    return set(re.findall(r"\w+", "\n".join([*texts, *map(str, paths)])))
+    return set(re.findall(r"\w+", "\n".join([*texts, *map(str, [*paths, *ROOT.glob("*.md")])])))
 
 
 def unknown(span: str) -> list[str]:

@@ -126,7 +126,7 @@ def test_every_view_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for command in ("timeline -o t.svg", "sequence -o s.mmd", "step -o s.html", "export --format perfetto -o p.json"):
         assert main([*command.split(), "trace"]) == 0
         assert (tmp_path / command.split()[-1]).stat().st_size > 1_000
-    assert main(["whatif", "trace"]) == main(["live", "trace", "--once"]) == 0
+    assert main(["whatif", "trace"]) == main(["live", "trace", "--once"]) == main(["sequence", "trace"]) == 0
 
 
 def test_the_simulated_world_runs() -> None:

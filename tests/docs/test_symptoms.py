@@ -88,7 +88,7 @@ SYMPTOMS: dict[str, tuple[Callable[[str], bool], list[str], Callable[[str, str],
     "every_nth": (every_fourth_is_slow, ["The workers are the limit", "num_workers="], waits_half),
     "turns": (prints("batches"), ["The workers wait for each other"], takes_half),
     "without_workers": (
-        prints("batches"), ["Moving batches is the limit", "Larger batches", "num_workers=0"], takes_half,
+        prints("batches"), ["Moving batches is the limit", "num_workers=0"], takes_half,
     ),
     "pythons_lock": (
         prints("batches"), ["Moving batches is the limit", "Other threads of main", "they keep the lock"], takes_half,

@@ -89,6 +89,7 @@ BATCHES: dict[str, Callable[[], Any]] = {
     "nested tensor": lambda: torch.nested.nested_tensor([base()[0], base()[1, :3]]),
     "quantized": lambda: torch.quantize_per_tensor(base(), 0.1, 0, torch.qint8),
     "arrays": lambda: [np.arange(5)[::-1], np.asfortranarray(np.ones((3, 4))), np.array(["a", "bc"]), np.float32(2)],
+    "channels first": lambda: np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
     "byte order": lambda: [np.arange(9000, dtype=">f4"), np.zeros(7, dtype=[("a", ">i4"), ("b", "<f8")])],
     "read-only": read_only,
     "structured": lambda: np.zeros(7, dtype=[("a", "<i4"), ("b", "<f8", (2,))]),

@@ -12,7 +12,7 @@ from minidl import events
 from minidl.events import Kind, describe, emit
 from tests.minidl.observing import recorder
 from tests.minidl.programs import Unspeakable
-from tracing.recording.source_lines import emit_sites
+from tracing.trace.source_lines import emit_sites
 
 
 def test_each_kind_is_emitted_by_exactly_one_line() -> None:

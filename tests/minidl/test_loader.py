@@ -210,10 +210,16 @@ def test_warnings_are_torchs(what: str) -> None:
     assert not isinstance(ours, type) or ours == theirs
 
 
+class Unnamed(ShortMinidlStream):
+    def __repr__(self) -> str:
+        raise ValueError("the warning cannot be made")
+
+
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("stream", [ShortMinidlStream, Unnamed])
 @alike
-def test_a_warning_that_is_an_error_comes_in_a_batchs_place(package: ModuleType, workers: int) -> Any:
-    loader = package.DataLoader(ShortMinidlStream(4), num_workers=workers)
+def test_a_warning_that_is_an_error_comes_in_a_batchs_place(package: ModuleType, stream: Any, workers: int) -> Any:
+    loader = package.DataLoader(stream(4), num_workers=workers)
     len(loader)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -333,6 +339,51 @@ def test_a_subclass_can_change_what_it_can_in_torch(package: ModuleType, workers
     assert len(loader) == 4
     frozen = attempt(lambda: setattr(loader, "batch_size", 5))
     return comparable(list(loader)), loader.after, loader.timeout, frozen
+
+
+@alike
+def test_a_subclass_may_have_an_iterator_of_its_own(package: ModuleType) -> Any:
+    class Keeps(package.DataLoader):
+        def __iter__(self) -> Any:
+            self._iterator = super().__iter__()
+            return self._iterator
+
+    seed_all()
+    loader = Keeps(Samples(4, noise), num_workers=1)
+    return [comparable(next(iter(loader))) for _ in range(2)]
+
+
+class Stumbles(list[int]):
+    """A sampler that cannot begin, the second time."""
+
+    begun = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun += 1
+        return super().__iter__() if self.begun != 3 else 1 / 0  # type: ignore[return-value]  # (workers: twice at first)
+
+
+@alike
+def test_workers_outlive_a_sampler_that_fails_between_epochs(package: ModuleType) -> Any:
+    samples = Samples(2, functools.partial(next, itertools.count()))  # a worker counts what it has made
+    loader = package.DataLoader(samples, None, sampler=Stumbles([0, 1]), num_workers=1, persistent_workers=True)
+    return [attempt(lambda: list(loader)) for _ in range(3)]
+
+
+class FromMain(TorchStream):
+    queue = FORK.SimpleQueue()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.queue.get())
+
+
+@alike
+def test_a_stream_may_wait_for_what_main_says_after_iter(package: ModuleType) -> Any:
+    loader = package.DataLoader(FromMain(1), None, num_workers=1, persistent_workers=True)
+    for epoch in range(2):
+        iterator = iter(loader)
+        FromMain.queue.put([epoch, 7])
+        assert list(iterator) == [epoch, 7]
 
 
 class Around:

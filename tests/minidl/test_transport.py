@@ -18,6 +18,7 @@ import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from torch._subclasses import FakeTensorMode
 
 from minidl import events, transport
 from minidl.messages import Result
@@ -241,6 +242,12 @@ def test_a_batch_of_small_tensors_needs_no_memory(line):
     assert reserve(DIRECT - 1, torch.device("cpu")) is None, "it is collated anywhere"
     assert line.unpacker.unpack(*line.finish(room, torch.ones(2))).data.tolist() == [1, 1]
     assert line.made == 0
+
+
+def test_no_tensor_without_memory_is_written_to(line):
+    sent = line.finish(line.begin(), torch.ones(2))
+    with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(RuntimeError, match="FakeTensorMode"):
+        line.unpacker.unpack(*sent)
 
 
 def test_a_batch_that_just_fits_stays_in_its_slot():

@@ -45,7 +45,8 @@ class Stack:
     def own_lines(self, thread: str | None = None) -> list[Line]:
         """All of these, from the innermost to the outermost."""
         lines = itertools.takewhile(_is_of_process, self.lines(thread))
-        return [line for line in lines if _is_of_program(line)]
+        # (A dataclass's own `__init__`, say, is in no file.)
+        return [line for line in lines if not LIBRARY.search(line.file)]
 
     def with_first(self, names: set[str]) -> Stack:
         """The same, with a thread of these names first, if there is one."""
@@ -64,11 +65,6 @@ class Stack:
     def lines(self, thread: str | None = None) -> list[Line]:
         """All that a thread is in, from the innermost to the outermost."""
         return next(iter(self.threads.values()), []) if thread is None else self.threads.get(thread, [])
-
-
-def _is_of_program(line: Line) -> bool:
-    """Neither a library's, nor a dataclass's own `__init__`, say, which is in no file."""
-    return not LIBRARY.search(line.file)
 
 
 def _is_of_process(line: Line) -> bool:

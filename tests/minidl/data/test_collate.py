@@ -278,10 +278,11 @@ def test_default_table_has_torchs_types_in_torchs_order():
     assert ours.default_collate_err_msg_format == theirs.default_collate_err_msg_format
 
 
-def test_default_table_can_be_extended(monkeypatch):
+@pytest.mark.parametrize("table", [ours.default_collate_fn_map, theirs.default_collate_fn_map])
+def test_default_table_can_be_extended(monkeypatch, table):
     with pytest.raises(TypeError, match=r"found <class .*Own'>"):
         ours.default_collate([{"a": Own(1)}])
-    monkeypatch.setitem(ours.default_collate_fn_map, Own, lambda batch, *, collate_fn_map=None: ["own", *batch])
+    monkeypatch.setitem(table, Own, lambda batch, *, collate_fn_map=None: ["own", *batch])
     assert ours.default_collate([{"a": Own(1)}, {"a": Own(2)}]) == {"a": ["own", Own(1), Own(2)]}
 
 

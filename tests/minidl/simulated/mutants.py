@@ -342,7 +342,7 @@ def a_worker_dies_during_the_shutdown_and_nobody_looks() -> Any:
 def process_exit_joins_a_feeder_that_is_blocked() -> Any:
     """Main has dropped its iterator and reads no more results. A worker that exits waits for its feeder thread to
     send the rest, and the feeder waits for room in the pipe: the worker has to be ended by force, five seconds
-    later. So a worker that has been stopped while it still sends does not wait for its feeder."""
+    later. So a stopped worker does not wait for its feeder."""
     return dropped()
 
 

@@ -53,13 +53,13 @@ class Said:
 
     verdict: Verdict
     first: str  # in the first advice
-    more: tuple[str, ...] = ()  # in the reasons, or in any advice
+    more: tuple[str, ...] = ()  # in the verdict, in the reasons, or in any advice
     unsaid: tuple[str, ...] = ()
     named: str = ""  # how the name of what it is about begins
 
 
 def check(loader: LoaderReport, expected: Said) -> None:
-    said = " ".join([*(reason.text for reason in loader.why), *loader.next])
+    said = " ".join([loader.verdict_line, *(reason.text for reason in loader.why), *loader.next])
     assert loader.verdict is expected.verdict and loader.named.startswith(expected.named), vars(loader)
     assert f"({loader.named})" in loader.verdict_line or not loader.named
     assert expected.first in loader.next[0], loader.next
@@ -152,7 +152,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Makes(80, waits), {"batch_size": 4},
         Said(
             Verdict.WORKERS, "They hardly compute: they wait. If what they wait for serves more",
-            ("even beyond the number of cores", "__getitems__"), (MORE_WORKERS, "keeps what it has read"),
+            ("even beyond the cores", "__getitems__"), (MORE_WORKERS, "keeps what it has read"),
         ),
     ),
     "a last batch, for which the other worker has no company": (  # no finished one waits for it
@@ -194,7 +194,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "bursts": (
         Makes(40, lambda index: sleep(0.04)), {"step": 0.4, "every": 10, "prefetch_factor": 1},
-        Said(Verdict.PREFETCH, "prefetch_factor=", ("workers were idle for",)),
+        Said(Verdict.PREFETCH, "prefetch_factor=", ("workers were idle for", "; the training step takes")),
     ),
     "shares of different size": (
         Stream(Makes(60, lambda index: sleep(0.02)), first_of(60, 4)), {"num_workers": 6, "batch_size": 2},
@@ -423,6 +423,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "threads of a library": (
         Samples(120, hashes), {"num_workers": 2, "batch_size": 2},
         Said(Verdict.WORKERS, "Limit a library's threads in them", (), (r"num_workers=[3-9]",)),
+    ),
+    "rows of a table": (
+        TORCH.TensorDataset(torch.zeros(100_000, 20), torch.zeros(100_000)), {"num_workers": 2, "batch_size": 4096},
+        Said(Verdict.WORKERS, "The 4096 samples of a batch are made one by one", (), ("more workers can help",)),
     ),
     "batches of many tensors": (
         Samples(60, many_tensors), {"num_workers": 1, "batch_size": 4, "collate_fn": in_one},

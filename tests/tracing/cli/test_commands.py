@@ -79,12 +79,6 @@ def test_step_names_the_page_that_it_writes(
     assert (tmp_path / "step.html").read_text().startswith("<!doctype html>")
 
 
-def test_sequence_prints_text(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sequence", str(path), "--shutdown", "--width", "80"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any("STOP" in line for line in lines) and all(len(line) <= 80 for line in lines)
-
-
 def test_check_prints_what_is_broken_and_how_the_run_ended(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,9 +18,9 @@ from minidl.events import Kind, Queue
 from tests.tracing.loads import Recorded
 from tests.tracing.traces import copy
 from tests.tracing.views.browser import Page
-from tracing.recording.source_lines import emit_sites
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import sentence, thread_name
+from tracing.trace.source_lines import emit_sites
 from tracing.trace.state import Label, LoaderState, MainStatus, PinState, QueueState, SlotState, SlotStatus, WorkerState
 from tracing.trace.words import duration
 from tracing.views.step_through import choose, step

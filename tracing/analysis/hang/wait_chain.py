@@ -157,7 +157,7 @@ class WaitChain:
     def _worker(self, thread: ThreadId, loader: LoaderState) -> Step:
         worker, last = loader.workers[thread.worker], self._last(thread)
         kind = int(self.kind[last]) if last >= 0 else NOT_BEGUN
-        if kind == Kind.GOT and self._value(last, "task") == RESUME:
+        if last >= 0 and self._value(last, "task") == RESUME:
             return self._link(thread, "gets the dataset ready for a new epoch"), Cause.START
         if worker.status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
             return self._worker_waits(thread, loader)

@@ -281,9 +281,14 @@ class Measures:
 
     @cached_property
     def on_its_way(self) -> np.ndarray:
-        """Pieces in which main waits for a batch that is made, and at least half of the workers have nothing to do.
-        (While they work, they are the limit: a batch that arrived sooner would not make them faster.)"""
-        return np.asarray(self.during("moved", "pinned") & (self.idle_share >= 0.5))
+        """Pieces in which main waits for a batch that is made, and at least half of the workers have nothing to do, its
+        own among them. (While they work, they are the limit: a batch that arrived sooner would not make them faster.
+        And a feeder thread waits for Python's lock while its worker has it.)"""
+        (begin, end), moved = self.awaited["moved"], np.zeros(len(self.grid.length), bool)
+        for worker, idle in enumerate(self.idle):
+            of = self.requests[0]["worker"] == worker
+            moved |= (self.grid.depth(begin[of], end[of]) > 0) & (self.grid.depth(idle.begin, idle.end) > 0)
+        return np.asarray((moved | self.during("pinned")) & (self.idle_share >= 0.5))
 
     @cached_property
     def is_away(self) -> np.ndarray:

@@ -79,8 +79,9 @@ class LoaderReport(Explanation):
         if self.ended_early or self.hung:
             return f"The run {'hung' if self.hung else 'ended early'}: see the note."
         text = self.verdict.value if self.place in ("", PLACES_AWAY[0]) else "it is not the loader"
-        what = f" is {self.place}" * bool(self.place)
-        cost = f"{self.share:.0%} of the time{what} ({duration(self.cost_ns)})"
+        cost = f"{self.share:.0%} of the time{f' is {self.place}' * bool(self.place)} ({duration(self.cost_ns)})"
+        step, whole = self.main_ns["training"], sum(self.main_ns.values())
+        cost += f"; the training step takes {step / max(1, whole):.0%}" * (not self.place and 2 * step > whole)
         return f"{text[0].upper()}{text[1:]}{f' ({self.named})' * bool(self.named)}: {cost}."
 
 

@@ -28,7 +28,8 @@ from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
-SMALL, LARGE = 1 << 16, 1 << 20  # bytes of a batch: fewer take as long to move as none; for more, size counts
+LARGE = 1 << 20  # bytes
+QUICK, BATCH = 100_000, 32  # ns; samples that take no longer are one row each, of so many at least in a batch
 
 TABLE = """
 TRAINING: the causes in the loader cost less than 15 % of the time of the program
@@ -39,20 +40,21 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
                             upload) less often, or in a thread beside the training.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
-    not elsewhere           The loader keeps up: to go faster, make the training step faster. It is all that your loop
-                            does between two batches: if it reads or converts data there, let the dataset do that.
+    not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
+                            two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
+    rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
+                            __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
-    waits                   They hardly compute: they wait. If what they wait for serves more at once, more workers
-                            help, even beyond the number of cores (num_workers={more}, say): `python -m tracing run
-                            --try` measures that. If not, ask it for a whole batch at once (__getitems__).
-    cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
+    waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
+                            beyond the cores: num_workers={more}, say. Or ask it for a whole batch, by __getitems__.
+    cores_left & not rows   Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
@@ -83,7 +85,6 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
     views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
-    few_bytes               Larger batches: what it takes to move one hardly depends on its size.
     OPTIONS
 SAMPLER: main spends its time in the sampler
     -                       Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
@@ -171,7 +172,9 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
     usual = float(np.median(making)) if len(making) else 0.0
     rare = culprits.Away(measures).rare.length
+    rows = measures.config.get("batch_size") or 0
     known: dict[str, Any] = {
+        "rows": rows if rows >= BATCH and usual < QUICK * rows else 0,
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),
@@ -221,14 +224,12 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
 def _of_batches(measures: Measures) -> dict[str, Any]:
     """What they are made of, and whether it is pinning them that takes long."""
     made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
-    sent = measures.tasks["result_bytes"][measures.tasks["result_bytes"] > 0]
     return {
         "pins": 2 * pinning > measures.length(measures.on_its_way),
         **made_of,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
         "views": made_of["storage"] > LARGE + made_of["bytes"],
         "storage": size(made_of["storage"]),
-        "few_bytes": made_of["tensors"] < MANY and len(sent) > 0 and made_of["bytes"] + np.median(sent) < SMALL,
     }
 
 

@@ -191,13 +191,10 @@ class Load:
             return
         yield from self.draw()
         worker = next(self.turns)
-        while not self.setting.in_order and self.has_enough(worker):
+        while not self.setting.in_order and list(self.worker_of.values()).count(worker) >= self.setting.prefetch_factor:
             worker = next(self.turns)
         self.worker_of[task] = worker
         self.index_queues[worker].put(task)
-
-    def has_enough(self, worker: int) -> bool:
-        return list(self.worker_of.values()).count(worker) >= self.setting.prefetch_factor
 
     def next_batch(self, number: int, arrived: set[int]) -> Thread:
         """Take in batches until one can be yielded: the next one in order, or any."""

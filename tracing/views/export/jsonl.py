@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from minidl.events import CLOCKED, Kind, Queue
-from tracing.recording.source_lines import emit_sites
 from tracing.trace.event_words import thread_name
+from tracing.trace.source_lines import emit_sites
 from tracing.trace.state_after_event import LABELS
 from tracing.views.export import open_for_writing
 

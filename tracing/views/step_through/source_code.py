@@ -18,7 +18,7 @@ from pygments.token import Comment, Keyword, Operator, String
 
 from minidl import events
 from minidl.events import Kind, Queue
-from tracing.recording.source_lines import Site, emit_sites, sites_in
+from tracing.trace.source_lines import Site, emit_sites, sites_in
 
 TAGS = {Keyword: "b", Operator.Word: "b", Comment: "i", String: "u"}  # what page.css colours
 IN_ONE_PROCESS = "ThreadQueue."  # data_queue, which has no pipe, has lines of its own

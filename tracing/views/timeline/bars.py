@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from tracing.trace.state_after_event import label
+from tracing.views.batch_colours import DARK_ON_PAPER
 from tracing.views.timeline import colours
 from tracing.views.timeline.spans import NO_BATCH
 
@@ -67,7 +68,7 @@ def number(
             grounds.append((middle - half, middle + half, low[i], high[i], fill))
         axes.text(
             float(scale(middle)), (low[i] + high[i]) / 2, words, size=fitting, ha="center", va="center_baseline",
-            color=colours.ink_on(fill), zorder=9, clip_on=True,
+            color="white" if fill in DARK_ON_PAPER else "black", zorder=9, clip_on=True,
         )  # fmt: skip
     if grounds:
         places = np.array([each[:4] for each in grounds]).T

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import matplotlib.patheffects as effects
 
-from tracing.views.batch_colours import DARK_ON_PAPER, ON_PAPER
+from tracing.views.batch_colours import ON_PAPER
 from tracing.views.timeline.spans import Look
 
 FLAT = {  # looks that do not take a batch's colour
@@ -33,8 +33,3 @@ TITLE, WORDS, NUMBERS, LEAST_NUMBERS = 11.0, 8.5, 8.0, 5.5
 def of_batch(batch: int) -> str:
     """The colour of a batch (epoch << 32 | task); that of a message for none, which is negative."""
     return ON_PAPER[(batch & 0xFFFFFFFF) % len(ON_PAPER)] if batch >= 0 else MESSAGE
-
-
-def ink_on(background: str) -> str:
-    """Black or white, whichever is readable on the colour of a batch."""
-    return "white" if background in DARK_ON_PAPER else "black"

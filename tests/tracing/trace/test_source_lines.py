@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import minidl
-from tracing.recording.source_lines import emit_sites
+from tracing.trace.source_lines import emit_sites
 
 
 def test_each_site_is_a_call_of_emit_with_that_kind() -> None:
