@@ -113,7 +113,7 @@ class Kind(enum.IntEnum):
     PIN_THREAD_BEGIN = 56, "pin thread", "runs its first line"
     EPOCH_BEGIN = 57, "main", "begins epoch {epoch}", "the previous epoch_id of a persistent iterator, else -1", "in torch's loader, attributes of the dataset that main has changed since its workers started"
     PRIMED = 58, "main", "has sent every worker its first tasks", "tasks sent: prefetch_factor for each worker"
-    WORKER_RESUMED = 59, "worker", "leaves the epoch before behind"
+    WORKER_RESUMED = 59, "worker", "is done with the old epoch"
     RESUME_ACKNOWLEDGED = 60, "main", "learns that worker {worker} has resumed: {value} to go", "workers still to acknowledge"
     STREAM_END = 61, "worker", "has no more samples: its stream has ended"
     WORKER_EXHAUSTED = 62, "main", "learns that worker {worker}'s stream has ended"

@@ -29,7 +29,7 @@ from tracing.trace.words import size
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE = 1 << 20  # bytes
-QUICK, BATCH = 100_000, 32  # ns; samples that take no longer are one row each, of so many at least in a batch
+QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
 TRAINING: the causes in the loader cost less than 15 % of the time of the program
