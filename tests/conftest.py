@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import re
 import signal
@@ -136,6 +137,8 @@ def nothing_left() -> Iterator[None]:
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in left:
         process.kill()
+    for child in multiprocessing.active_children():
+        child.join(PATIENCE)  # else it never learns of the end, and counts it as alive in the tests that follow
     psutil.wait_procs(left, timeout=PATIENCE)
     signal.signal(signal.SIGCHLD, handler)
     assert not left, f"left behind: {left}"
