@@ -36,7 +36,7 @@ hypothesis.settings.load_profile("same everywhere")
 
 # Modules that take six seconds or more: `make check` leaves them out, like other tests that are marked `slow`.
 SLOW = re.compile(
-    r"tests/(benchmarks|exercises|notebooks)/|/test_(symptoms|claims|stateful|shutdown|slots|explore|stateful_stops"
+    r"tests/(benchmarks|exercises|notebooks)/|/test_(symptoms|programs|stateful|shutdown|slots|explore|stateful_stops"
     r"|signals|outside|mutants|compare|culprits|hang_ended|report|several_ranks|verdicts|whatif|demo|run|attach|processes|watch|memory"
     r"|legible|live|playground|step_through|timeline|html|story|tuning)\.py"
 )

@@ -3,24 +3,22 @@
 python -m docs.make.versions [VERSION]
 
 For each cell, or those of this Python or this torch, it makes an environment (.venv-versions/, many GB each: removed
-afterwards), installs that torch and the wheel of this checkout beside it, and runs tests/docs/test_claims.py there,
+afterwards), installs that torch and the wheel of this checkout beside it, and runs docs/make/claims.py there,
 away from the checkout. A Python that is not on this machine is reported, not passed over.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as xml
 from pathlib import Path
 
+from docs.make import claims
 from docs.make.markers import between_markers
-from tests.docs import test_claims
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/versions.md"
@@ -32,7 +30,6 @@ CELLS = [
     ("3.13", "2.13.0"),
     ("3.14", "2.15.0"),
 ]
-TOOLS = ["pytest>=8.2", "pytest-timeout>=2.3"]
 
 
 def main(only: str | None = None) -> int:
@@ -73,32 +70,24 @@ def run_cell(version: str, torch: str, wheel: Path) -> list[str]:
     own = home / "bin" / "python"
     try:
         subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
-        wanted = [f"torch=={torch}", f"{wheel}[views]", *TOOLS]
+        wanted = [f"torch=={torch}", f"{wheel}[views]"]
         # -I: the checkout, if this runs in it, is not what is installed.
         subprocess.run([own, "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], check=True)
-        return claims(own)
+        return answers(own)
     except subprocess.CalledProcessError as error:
         return [f"could not be installed (exit status {error.returncode})"]
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def claims(python: Path) -> list[str]:
+def answers(python: Path) -> list[str]:
     """Run the claims; "yes" or "no" for each, in the order of CLAIMS."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(test_claims.__file__, folder)
-        command = [str(python), "-m", "pytest", "-q", "--import-mode=importlib", "--junitxml=results.xml", "."]
-        subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": folder})
-        cases = xml.parse(Path(folder, "results.xml")).iter("testcase")
-        outcomes: dict[str, set[str]] = {}
-        for case in cases:
-            outcome = case[0].tag if len(case) else "passed"  # or "failure", "error", "skipped"
-            outcomes.setdefault(case.get("name", "").partition("[")[0], set()).add(outcome)
-    return ["yes" if outcomes.get(name) == {"passed"} else "no" for name in CLAIMS]
-
-
-# Name of a test -> its claim.
-CLAIMS = {name: inspect.getdoc(test) or "" for name, test in vars(test_claims).items() if name.startswith("test_")}
+        program = shutil.copy(claims.__file__, folder)
+        env = {**os.environ, "PYTHONPATH": folder}
+        done = subprocess.run([python, program], cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+    lines = done.stdout.splitlines()
+    return ["yes" if f"yes {claim}" in lines else "no" for claim in claims.CLAIMS]
 
 
 def rows_of(page: str) -> dict[tuple[str, str], list[str]]:
@@ -109,9 +98,9 @@ def rows_of(page: str) -> dict[tuple[str, str], list[str]]:
 
 
 def table(rows: dict[tuple[str, str], list[str]]) -> str:
-    heads = ["Python", "torch", *CLAIMS.values()]
+    heads = ["Python", "torch", *claims.CLAIMS]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    lines += [f"| {' | '.join([*cell, *row] + [''] * (len(CLAIMS) - len(row)))} |" for cell, row in rows.items()]
+    lines += [f"| {' | '.join([*cell, *row] + [''] * (len(claims.CLAIMS) - len(row)))} |" for cell, row in rows.items()]
     return f"Made by `make versions` on {platform.system()}, {platform.machine()}.\n\n" + "\n".join(lines)
 
 

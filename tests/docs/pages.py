@@ -9,7 +9,6 @@ Legend
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import functools
 import importlib.util
@@ -69,22 +68,14 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
             yield f"{target}: no such file"
         elif anchor and anchor not in slugs(path):
             yield f"{target}: no such heading"
-        elif path.suffix == ".py" and re.fullmatch(r"`\w+`", label) and label.strip("`") not in defined(path):
+        elif path.suffix == ".py" and re.fullmatch(r"`\w+`", label) and not defines(path, label.strip("`")):
             yield f"{target} does not define {label}"
 
 
-@functools.cache
-def defined(path: Path) -> set[str]:
-    """Functions, methods, classes, and all that is assigned to a name or an attribute."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.attr)
-    return found
+def defines(path: Path, name: str) -> bool:
+    """A function, a class, or something that is assigned to."""
+    text = path.read_text(encoding="utf-8")
+    return re.search(rf"\b(def|class) {name}\b|\b{name}(: [^=\n]+)? = ", text) is not None
 
 
 # ---- names
@@ -132,7 +123,7 @@ def wrong_command(line: str) -> str:
         return ""
     module, *rest = words[words.index("-m") + 1 :]
     if module not in PARSERS or rest[:1] == ["COMMAND"]:
-        return "" if found(module) else f"no module {module}"
+        return "" if importlib.util.find_spec(module) else f"no module {module}"
     parser = PARSERS[module]()
     (subparsers,) = (each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction))
     for action in subparsers[rest[0]]._actions if rest and rest[0] in subparsers else ():
@@ -145,14 +136,6 @@ def wrong_command(line: str) -> str:
 
 
 PARSERS = {"tracing": tracing.__main__.make_parser, "notebooks.exercises": notebooks.exercises.__main__.make_parser}
-
-
-def found(dotted: str) -> bool:
-    """Whether there is such a module, imported here or not."""
-    try:
-        return importlib.util.find_spec(dotted) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 @functools.cache

@@ -1,5 +1,5 @@
 """The command line: what it writes, its exit status, and one clear line for whatever goes wrong. (What each view shows:
-tests/tracing/views. That each command makes a file: tests/docs/test_claims.py.)"""
+tests/tracing/views. That each command makes a file: docs/make/claims.py.)"""
 
 from __future__ import annotations
 
