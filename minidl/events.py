@@ -185,7 +185,9 @@ def emit(
         return
     try:
         _recorder(kind, epoch_id, task, worker, queue, value, text)
-    except Exception:
+    except Exception as error:
+        if raised_by_handler(error):
+            raise  # as it would have been without a recorder
         install(None)  # first: stderr may be the program's own, and emit again
         with contextlib.suppress(Exception):  # or be closed
             print("minidl: the event recorder failed and was removed; the load goes on.", file=sys.stderr)
@@ -211,6 +213,17 @@ def describe(error: object, as_repr: bool = True) -> str:
         return repr(error) if as_repr else f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether a signal's handler raised it, one that is written in Python: it is given the frame that it interrupts, which
+    is the one before its own."""
+    for before, frame in itertools.pairwise(frame for frame, _ in traceback.walk_tb(error.__traceback__)):
+        for value in frame.f_locals.values():
+            given = value if isinstance(value, tuple) else (value,)  # a tuple: `*args`
+            if any(each is before for each in given):
+                return True
+    return False
 
 
 _loaders = itertools.count(1)

@@ -13,7 +13,6 @@ import torch
 from torch.utils.data import IterableDataset
 
 from minidl import events
-from minidl import world as worlds
 from minidl.events import describe, emit
 from minidl.pinning import HOST
 
@@ -76,7 +75,7 @@ class BaseIterator:
         except Exception as error:
             # What was drawn before still comes. But a generator that has raised is at its end, and so is the epoch: if
             # a signal handler raised in it, keys would silently be missing.
-            self._halfway &= worlds.current().raised_by_handler(error)
+            self._halfway &= events.raised_by_handler(error)
             raise
         emit(events.KEYS_DRAWN, self._epoch_id, self._num_drawn, text=keys)
         self._num_drawn += 1
@@ -137,7 +136,7 @@ class BaseIterator:
                 )
             warnings.warn(text, stacklevel=4)
         except Exception as error:  # it comes in the batch's place, and the next next() goes on
-            self._halfway &= worlds.current().raised_by_handler(error)
+            self._halfway &= events.raised_by_handler(error)
             raise
 
 

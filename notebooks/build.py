@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
-from notebooks.predict import BUILDS, PLAIN
+from notebooks.predict import BUILDS, PLAIN, REFUSED
 
 COMMAND = "python -m notebooks.build"
 FOLDER = Path(__file__).parent
@@ -110,7 +110,7 @@ def main() -> int:
                 print(f"{name}: {future.result():.0f} s", flush=True)
             except CellExecutionError as error:
                 failed += 1
-                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                print(f"{name}: {error.evalue if REFUSED in error.evalue else error}", file=sys.stderr, flush=True)
     return 1 if failed else 0
 
 

@@ -21,6 +21,7 @@ from IPython.display import HTML, display
 
 PLAIN = "MINIDL_PLAIN"  # set while the notebooks are built: a committed notebook has no widgets
 BUILDS = "MINIDL_BUILDS_NOTEBOOKS"  # in the environment while outputs are made that are to be committed
+REFUSED = "not written: this picture is clear only on a quiet machine"
 BOX = "border-left: 3px solid #2b6cdf; padding: 2px 12px; margin: 4px 0"
 # The style is for the classic notebook, whose style sheet takes the triangle away.
 SUMMARY = '<summary style="display: list-item; cursor: pointer">'

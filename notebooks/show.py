@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 import tracing
 from minidl.transport import VARIABLE
 from minidl.world.simulated import Outcome, simulate
-from notebooks.predict import BUILDS, SUMMARY
+from notebooks.predict import BUILDS, REFUSED, SUMMARY
 from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.views.step_through.source_code import EmittingLines
 
@@ -130,7 +130,7 @@ def end_children() -> int:
 
 def must_be_clear(clear: bool) -> None:
     """The build refuses a picture that contradicts its text: the machine was busy with other things."""
-    assert clear or BUILDS not in os.environ, "build it on a quiet machine"
+    assert clear or BUILDS not in os.environ, REFUSED
 
 
 def timeline(run: Outcome | tracing.Trace, **options: Any) -> Image:

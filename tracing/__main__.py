@@ -6,8 +6,6 @@ line on stderr; 130 Ctrl-C. `run` exits with the status of the script.
 
 from __future__ import annotations
 
-import atexit
-import gc
 import io
 import os
 import sys
@@ -25,11 +23,7 @@ COMMANDS = (demo, run, live, pictures, verdicts, whatif, course)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status."""
-    parser = make_parser()
-    args = parser.parse_args(arguments)
-    if args.run is None:
-        parser.print_help()
-        return 0
+    args = make_parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
             if args.run is not run.run:  # a script's warnings are its own
@@ -55,21 +49,12 @@ def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def make_parser() -> Parser:
     parser = Parser(prog=command(), description="See what a DataLoader does.")
-    parser.set_defaults(run=None)
+    parser.set_defaults(run=lambda _: parser.print_help())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for each in COMMANDS:
         each.add_to(commands)
     return parser
 
 
-def leave_garbage() -> None:
-    """Hardly ever collect garbage in this process, and never at exit. A replay imports torch, which makes half a
-    million objects, none of them garbage: scanning them would add a third to that time."""
-    gc.set_threshold(100_000)
-    atexit.register(gc.freeze)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] not in (["run"], ["demo"]):  # these run a program, and its garbage is its own affair
-        leave_garbage()
     sys.exit(main())

@@ -29,7 +29,7 @@ from typing import Any
 
 import tracing
 from minidl import events
-from tracing.recording.linux import pss
+from tracing.recording import linux
 
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
@@ -220,7 +220,7 @@ def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple
             batches += 1
             first = time.perf_counter() if batches == 1 else first
             if batches == 2 * loader.num_workers:  # by now its queues are full
-                memory = sum(pss(worker.pid) for worker in getattr(iterator, "_workers", []))
+                memory = sum(linux.memory(worker.pid) for worker in getattr(iterator, "_workers", []))
             _train(took, computed)
             if time.perf_counter() > first + seconds:
                 break

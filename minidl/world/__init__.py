@@ -157,9 +157,6 @@ class World(Protocol):
         """Call `look(frame)` on the main thread soon after any child ends; `frame` is where the main thread was
         interrupted. False: not installed, as only the main thread can do so. Asking twice is harmless."""
 
-    def raised_by_handler(self, error: BaseException) -> bool:
-        """Whether it was raised by a signal's handler that is written in Python."""
-
     def on_exit(self, call: Callable[[], None]) -> None:
         """Call `call` when this process exits, while everything still works. Asking twice is harmless."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import io
-import itertools
 import multiprocessing.util
 import os
 import queue
@@ -22,7 +21,6 @@ import signal
 import socket
 import threading
 import time
-import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -181,15 +179,6 @@ class RealWorld:
         handler.look = look  # type: ignore[attr-defined]
         signal.signal(signal.SIGCHLD, handler)
         return True
-
-    def raised_by_handler(self, error: BaseException) -> bool:
-        # A handler is given the frame that it interrupts, which is the one before its own.
-        for before, frame in itertools.pairwise(frame for frame, _ in traceback.walk_tb(error.__traceback__)):
-            for value in frame.f_locals.values():
-                given = value if isinstance(value, tuple) else (value,)  # a tuple: `*args`
-                if any(each is before for each in given):
-                    return True
-        return False
 
     def on_exit(self, call: Callable[[], None]) -> None:
         if (os.getpid(), call) not in _on_exit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from minidl import events
 from minidl.events import Kind, describe, emit
 from tests.minidl.observing import recorder
 from tests.minidl.programs import Unspeakable
+from tests.samples import fail
 from tracing.trace.source_lines import emit_sites
 
 
@@ -38,7 +40,7 @@ def test_a_recorder_that_raises_is_removed_and_reported_once(kind: Any, monkeypa
     """It is removed before that is printed, and breaks nothing where stderr is closed."""
     called: list[object] = []
 
-    def fail(*arguments: object) -> None:
+    def breaks(*arguments: object) -> None:
         called.append(arguments)
         raise ZeroDivisionError("in the recorder")
 
@@ -46,7 +48,7 @@ def test_a_recorder_that_raises_is_removed_and_reported_once(kind: Any, monkeypa
     if kind == "closed":
         stderr.close()
     monkeypatch.setattr(sys, "stderr", stderr)
-    with recorder(fail):
+    with recorder(breaks):
         emit(Kind.ASKED)
         emit(Kind.ASKED)
         assert events.installed() is None
@@ -57,9 +59,13 @@ def test_a_recorder_that_raises_is_removed_and_reported_once(kind: Any, monkeypa
         assert printed.count("ZeroDivisionError: in the recorder") == 1
 
 
-def test_without_a_recorder_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    emit(Kind.ASKED)
-    assert events.installed() is None and capsys.readouterr().err == ""
+def test_what_a_signals_handler_raises_meanwhile_is_the_programs() -> None:
+    previous = signal.signal(signal.SIGALRM, lambda *_: fail(TimeoutError()))
+    with recorder(lambda *_: signal.raise_signal(signal.SIGALRM)):
+        with pytest.raises(TimeoutError):
+            emit(Kind.ASKED)
+        assert events.installed() is not None
+    signal.signal(signal.SIGALRM, previous)
 
 
 def test_whoever_installs_a_recorder_is_given_the_one_it_replaces() -> None:

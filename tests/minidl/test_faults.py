@@ -185,13 +185,9 @@ def test_a_death_then_its_lost_tasks_then_the_error_are_emitted() -> None:
             return found, [taken(iterator)[1] for _ in range(2)]
 
     found, texts = in_a_thread(fail_twice)  # in the main thread SIGCHLD might come before the block is entered
-    assert [(Kind(kind), task, worker) for kind, _, task, worker, *_ in found if 72 <= kind < 80] == [
-        (Kind.WORKER_DIED, -1, 0),
-        (Kind.TASK_LOST, 0, 0),
-        (Kind.TASK_LOST, 2, 0),
-        (Kind.ERROR_RAISED, -1, -1),
-        (Kind.ERROR_RAISED, -1, -1),
-    ]
+    emits = [(Kind(kind).name, task, worker) for kind, _, task, worker, *_ in found if 72 <= kind < 80]
+    assert emits[:3] == [("WORKER_DIED", -1, 0), ("TASK_LOST", 0, 0), ("TASK_LOST", 2, 0)]
+    assert emits[3:] == [("ERROR_RAISED", -1, -1)] * 2
     assert [value for kind, *_, value, _ in found if kind == Kind.ERROR_RAISED] == [0, 1]
     assert texts[0] == texts[1]
 

@@ -51,6 +51,5 @@ def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:
     rows = zip(times, actors, kinds, epoch_ids, *others, strict=True)
     for at, event in zip(positions.tolist(), map(Event._make, rows), strict=True):
         if event.kind == Kind.LOADER:
-            yield at, event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
-        else:
-            yield at, event
+            event = event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
+        yield at, event

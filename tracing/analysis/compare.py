@@ -42,7 +42,7 @@ class Side:
         stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
         self.config = measures.config
         self.verdict = Judgement(measures).verdict.value
-        self.batches = int((measures.tasks["yielded"] >= 0).sum())
+        self.batches = measures.batches
         self.per_batch = measures.total / self.batches  # main's time, all epochs from beginning to end, over these
         self.error = _error(measures)  # standard error of the mean time from one batch to the next
         # What main did -> how long, for a batch.
@@ -132,8 +132,7 @@ def _changes(before: dict[str, float], after: dict[str, float], floor: float) ->
 
 
 def _sides(trace: Trace) -> list[Side]:
-    measured = measure(trace) if len(trace) else []
-    return [Side(each) for each in measured if (each.tasks["yielded"] >= 0).any()]
+    return [Side(each) for each in measure(trace) if each.batches]
 
 
 def _error(measures: Measures) -> float:

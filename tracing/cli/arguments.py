@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-import tracing
 from tracing.analysis.measure.measures import NO_LOADER
 from tracing.ranks.ranks import Ranks
 from tracing.trace.parts import Part, choose, parts
@@ -70,7 +69,7 @@ def add_process(parser: Parser) -> None:
 
 def load(args: argparse.Namespace, name: str = "trace") -> Trace:
     """The trace that the arguments name. If there are several processes, stderr names the others."""
-    return tracing.load(process_of(args, name).path)
+    return Ranks(getattr(args, name), process_of(args, name)).all[0].trace
 
 
 def process_of(args: argparse.Namespace, name: str = "trace") -> Part:
@@ -80,7 +79,7 @@ def process_of(args: argparse.Namespace, name: str = "trace") -> Part:
         chosen = choose(path, args.process)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
-    if others := [each.name for each in parts(path) if each != chosen]:
+    if others := [each.name for each in parts(path) if each.path != chosen.path]:
         print(f"{chosen.name} of {path}; there are also {', '.join(others)} (--rank, --part)", file=sys.stderr)
     return chosen
 
@@ -92,11 +91,15 @@ def load_loaders(args: argparse.Namespace, name: str = "trace") -> Trace:
     return trace
 
 
+def ranks_of(args: argparse.Namespace) -> Ranks:
+    """The processes of a run, or the one asked for."""
+    return Ranks(args.trace, None if args.process is None else process_of(args))
+
+
 def load_ranks(args: argparse.Namespace) -> Ranks:
-    """The processes of a run, or the one asked for. UsageError: none has a loader to judge."""
-    path = args.trace if args.process is None else process_of(args).path
-    ranks = Ranks(path)
-    must_have_a_loader(path, *(each.trace for each in ranks.all))
+    """The same. UsageError: none has a loader to judge."""
+    ranks = ranks_of(args)
+    must_have_a_loader(ranks.path, *(each.trace for each in ranks.all))
     return ranks
 
 
@@ -120,12 +123,10 @@ def part_of(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in ("start", "end", "batches", "epoch", "loader")}
 
 
-def suffix_of(path: Path, *suffixes: str) -> str:
-    """The suffix of the file's name, which decides its format. UsageError: it is none of these."""
-    suffix = path.suffix.lower()
-    if suffix not in suffixes:
+def must_end_in(path: Path, *suffixes: str) -> None:
+    """The suffix of the file's name decides its format. UsageError: it is none of these."""
+    if path.suffix.lower() not in suffixes:
         raise UsageError(f"{path}: the file's name must end in {' or '.join(suffixes)}")
-    return suffix
 
 
 def batches(text: str) -> tuple[int, int]:

@@ -257,8 +257,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
             lines += [each.replace(command(), tracer()) for each in more]
     except Exception as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {recording.path}, but there is no report: {error!r}"]
-    text = "\n".join(lines)
-    say("\n".join(line.rstrip() for line in f"tracing: {text}".split("\n")), stderr)
+    say("\n".join(line.rstrip() for line in [f"tracing: {lines[0]}", *lines[1:]]), stderr)
 
 
 def shown(path: Path) -> str:

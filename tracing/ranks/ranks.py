@@ -77,13 +77,13 @@ ALIKE: Sequence[Callable[[dict[str, Any]], Any]] = (
 
 
 class Ranks:
-    """The parts of the run in `path` that recorded anything, at least one."""
+    """The parts of the run in `path` that recorded anything, at least one; or `only` one of them."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], only: Part | None = None) -> None:
         """Raises TraceError as `tracing.load` does, if none of its parts can be read; for anything else that cannot be
         read, a TraceDamage warning is issued."""
         self.path, self.all = Path(path), list[Rank]()
-        every, errors = parts(path), list[TraceError]()
+        every, errors = [only] if only else parts(path), list[TraceError]()
         names = [part.name for part in every]
         for part in every:
             name = part.name if names.count(part.name) == 1 else f"{part.name} (pid {part.about.get('pid')})"
@@ -96,15 +96,14 @@ class Ranks:
             raise errors[0]
         for damage in errors:
             warnings.warn(str(damage), TraceDamage, stacklevel=2)
-        # On one clock, those that train one model, by rank; of one that was started again, the last. Or the only
-        # process.
+        # Those whose times can be compared: each host has a clock of its own (and a container may have).
+        clocks = [str(each.part.about.get("machine")).partition("/")[0] for each in self.all]
+        self.on_one_clock = [each for each, clock in zip(self.all, clocks, strict=True) if clock == clocks[0]]
+        # Of them those that train one model, by rank; of one that was started again, the last. Or the only process.
         last = {each.part.rank: each for each in self.on_one_clock if each.part.rank is not None and each.configs}
         self.together = list(last.values()) or self.all * (len(self.all) == 1)
-
-    @property
-    def world_size(self) -> int:
-        """How many ranks the run had, recorded or not."""
-        return max([len(self.together), *(int(each.part.about.get("world_size") or 0) for each in self.together)])
+        sizes = [int(each.part.about.get("world_size") or 0) for each in self.together]
+        self.world_size = max([len(self.together), *sizes])  # how many ranks the run had, recorded or not
 
     @cached_property
     def loaders(self) -> list[Loaders]:
@@ -125,12 +124,6 @@ class Ranks:
                         found.append(same)
                         left = {each: left[each] for each in left if each not in same.items()}
         return sorted(found, key=lambda same: [same.get(rank, 1 << 62) for rank in self.together])
-
-    @property
-    def on_one_clock(self) -> list[Rank]:
-        """Those whose times can be compared: each host has a clock of its own (and a container may have)."""
-        clocks = [str(each.part.about.get("machine")).partition("/")[0] for each in self.all]
-        return [each for each, clock in zip(self.all, clocks, strict=True) if clock == clocks[0]]
 
     @property
     def shared(self) -> list[Loaders]:

@@ -33,14 +33,10 @@ class RankReport:
     def batches(self) -> int:
         return sum(each.batches for each in self.report.loaders)
 
-    @property
-    def troubled(self) -> bool:
-        return any(each.hung or each.ended_early for each in self.report.loaders)
-
     def row(self) -> list[str]:
-        total = sum(sum(each.main_ns.values()) for each in self.report.loaders)
-        inside = total - sum(each.main_ns.get("training", 0) for each in self.report.loaders)
-        share = f"{inside / max(1, total):.0%}"
+        inside = sum(each.in_loader_ns for each in self.report.loaders)
+        training = sum(each.main_ns.get("training", 0) for each in self.report.loaders)
+        share = f"{inside / max(1, inside + training):.0%}"
         return [self.rank.name, str(self.batches), duration(inside), share, duration(self.for_others_ns)]
 
 
@@ -124,7 +120,7 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
 def _opened(reports: list[RankReport], held: HoldUp | None) -> RankReport:
     """The one that matters most: of the ranks that hung or failed, the furthest behind; else the one that holds up the
     others; else the one whose loader costs most."""
-    if troubled := [each for each in reports if each.troubled]:
+    if troubled := [each for each in reports if any(own.hung or own.ended_early for own in each.report.loaders)]:
         return min(troubled, key=lambda each: each.batches)
 
     def cost(each: RankReport) -> int:

@@ -72,8 +72,7 @@ class Steps:
     def kept_waiting(self) -> np.ndarray:
         """For each rank: how long the others waited for it, on average, in the steps that it was the last to begin."""
         others = max(1, self.began.shape[1] - 1)
-        last = self.began.argmax(axis=1) if len(self.began) else np.empty(0, np.int64)
-        return np.bincount(last, self.waited.sum(axis=1) / others, minlength=self.began.shape[1])
+        return np.bincount(self.began.argmax(axis=1), self.waited.sum(axis=1) / others, minlength=self.began.shape[1])
 
 
 def steps_of(ranks: Ranks) -> Steps:

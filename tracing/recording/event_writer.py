@@ -105,9 +105,9 @@ class EventWriter:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
         event is dropped."""
         if self._events is None:
-            with self._lock:  # other threads wait here until the files are open ...
-                # ... but a signal handler that interrupts its own thread while that opens them drops its event.
-                self.open()
+            # Other threads wait here until the files are open, but a signal handler that interrupts its own thread
+            # while that opens them drops its event.
+            self.open()
         events = self._events
         if events is None or self._closed:
             return False

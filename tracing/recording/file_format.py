@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 6
+VERSION = 7
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
+PARTS = "parts"  # where a run of several processes keeps the traces of the others: see tracing.trace.parts
 CTRL_C = "KeyboardInterrupt"  # how its `ended_by` begins then: the type of the error, and the line that raised it
 _EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
@@ -55,20 +56,17 @@ COUNT = struct.Struct("<q")
 USED_AT, DROPPED_AT = HEADER.size - 2 * COUNT.size, HEADER.size - COUNT.size  # where these two are in it
 
 # One of cpu-*.bin.
-SAMPLE_DTYPE = np.dtype(
-    [
-        (name, "<i8")
-        for name in (
-            "time", "pid",  # ns, the clock of the events
-            "cpu",  # ns that all threads of the process have used so far
-            "main_cpu",  # ns of these that its main thread has used; -1: unknown
-            "children",  # ns that its own children have used, of those that it has waited for
-            # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
-            "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
-        )
-    ]
+_OF_SAMPLE = (
+    "time", "pid",  # ns, the clock of the events
+    "cpu",  # ns that all threads of the process have used so far
+    "main_cpu",  # ns of these that its main thread has used; -1: unknown
+    "children",  # ns that its own children have used, of those that it has waited for
+    # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
+    "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
+    "memory",  # bytes, as of a second ago or more; shared ones are shared out, but in main; 0: unknown
 )  # fmt: skip
-SAMPLE = struct.Struct(f"<{SAMPLE_DTYPE.itemsize // 8}q")
+SAMPLE_DTYPE = np.dtype([(name, "<i8") for name in _OF_SAMPLE])
+SAMPLE = struct.Struct(f"<{len(_OF_SAMPLE)}q")
 
 
 class Header(NamedTuple):
@@ -115,11 +113,6 @@ def description(directory: Path) -> dict[str, Any]:
         if isinstance(about, dict) and isinstance(about.get("format"), int):
             return about
     return {}
-
-
-def parts_directory(directory: Path) -> Path:
-    """Where a run of several processes keeps the traces of the others: see tracing.trace.parts."""
-    return directory / "parts"
 
 
 def headers(directory: Path) -> dict[Path, Header]:

@@ -43,10 +43,11 @@ def has_thread(thread: int) -> bool:
     return os.path.exists(f"/proc/self/task/{thread}")
 
 
-def pss(pid: int) -> int:
-    """Bytes of memory; what several processes have mapped is shared out. Elsewhere 0: `run --try` shows none."""
-    with contextlib.suppress(OSError):
-        return 1024 * int(Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
+def memory(pid: int, counted: str = "Pss") -> int:
+    """Bytes of it. What several processes have mapped is shared out, or with "Rss" counted in each. Elsewhere 0:
+    `run --try` shows none, and no report says that memory grows."""
+    with contextlib.suppress(OSError), open(open_above(f"/proc/{pid}/smaps_rollup", LEAST)) as file:
+        return 1024 * int(file.read().partition(f"\n{counted}:")[2].split()[0])
     return 0
 
 

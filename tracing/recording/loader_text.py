@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import re
 import sys
@@ -79,7 +80,7 @@ def drawing_of(loader: Any) -> dict[str, int | None]:
     """What a loader draws its keys from: `dataset_size`, and of a sampler that gives each rank its share,
     `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""
     found: dict[str, int | None] = dict.fromkeys(("dataset_size", *DECIDES))
-    try:  # these are the user's objects
+    with contextlib.suppress(Exception):  # these are the user's objects
         sampler = loader._index_sampler
         while sampler is not None and not (hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")):
             sampler = getattr(sampler, "sampler", getattr(sampler, "batch_sampler", None))
@@ -88,6 +89,4 @@ def drawing_of(loader: Any) -> dict[str, int | None]:
             found[entry] = value if isinstance(value, int) else None
         if not loader._dataset_kind:  # torch asks an iterable dataset only if the program does
             found["dataset_size"] = len(loader.dataset)
-    except Exception:
-        pass
     return found

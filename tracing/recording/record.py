@@ -57,7 +57,6 @@ class record:  # in lower case because it reads as a function: `with record(path
         self._part_of: dict[str, Any] = {}  # the run, if this is a part of one
         self._writer: EventWriter | None = None
         self._previous: events.Recorder | None = None
-        self._pid = os.getpid()
         self.ended_by = ""  # the error that ends it: after KeyboardInterrupt, it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 

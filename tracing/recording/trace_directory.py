@@ -80,7 +80,7 @@ def _records(directory: Path, elsewhere: bool) -> bool:
 def parts_of(directory: Path) -> list[Path]:
     """The parts that belong to the recording in `directory`, and not to an earlier one, or to the user."""
     run = fmt.description(directory).get("run")
-    found = sorted(fmt.parts_directory(directory).glob("*")) if run is not None else []
+    found = sorted((directory / fmt.PARTS).glob("*")) if run is not None else []
     return [part for part in found if fmt.description(part).get("part_of") == run]
 
 
@@ -98,7 +98,7 @@ def _empty(directory: Path) -> None:
     # Unlinked, never cut: a worker of an earlier recording may still write to its mapping of such a file.
     for path in (*own, *(path for part in parts for path in fmt.files_of(part))):
         path.unlink(missing_ok=True)
-    for folder in (*parts, fmt.parts_directory(directory)):
+    for folder in (*parts, directory / fmt.PARTS):
         with contextlib.suppress(OSError):  # it does not exist, or something of the user's is in it
             folder.rmdir()
 
@@ -142,7 +142,7 @@ def part_of_this_process(directory: Path, run: Any) -> Path:
         raise FileNotFoundError(f"{directory} is no longer the trace of the run that this process belongs to")
     rank = rank_of_this_process()["rank"]
     ranked = "" if rank is None else f"rank{rank}-"
-    return fmt.parts_directory(directory) / f"{ranked}{os.getpid()}"
+    return directory / fmt.PARTS / f"{ranked}{os.getpid()}"
 
 
 def note_the_stop(directory: Path, ended_by: str = "") -> None:

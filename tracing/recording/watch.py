@@ -1,15 +1,16 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time it has used, and, twice a second, which lines its threads are in.
+alive, how much CPU time and memory it has used, and, twice a second, which lines its threads are in.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
 2. It takes about a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and between looks 300 times as long as a look, but at most a second.
+   long as a sample has cost, and between looks 300 times as long as a look, but at most a second. To learn how much
+   memory there is takes longer in a larger process: at most a hundredth of a core.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
 It needs Python's lock. While C code holds that, there are no samples; and fewer while a thread gives it up often, but
 only for a moment each time, as torch's operations do: the one that waits is woken, and finds it taken again.
-tracing.trace.samples and tracing.trace.stacks read what it writes.
+`trace.samples` and `trace.stacks` read what it writes.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _sleep = time.sleep  # a program, or a test of one, may replace that one
 
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
-RARELY = SECOND  # ... and after that
-COST, LOOK_COST = 1000, 300  # times the CPU time that a sample takes, or a look at the stacks: see 2 above
+RARELY = WEIGH = SECOND  # ... and after that; and between two looks at the memory, at least
+COST, LOOK_COST, WEIGHING_COST = 1000, 300, 100  # times the CPU time of a sample, a look at the stacks: see 2 above
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 23  # bytes of stacks: then the file is begun again
@@ -59,6 +60,7 @@ class Watch:
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
+        self._memory = self._weigh = 0  # bytes, and when to look at that again (ns)
         # The clock of the main thread's CPU time; None where the system has none.
         ident = threading.main_thread().ident or 0
         self._main_clock = time.pthread_getcpuclockid(ident) if hasattr(time, "pthread_getcpuclockid") else None
@@ -121,6 +123,10 @@ class Watch:
                 self._note_stacks(*(seen or _at_any_moment()))
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
+            if now >= self._weigh:
+                self._memory = linux.memory(os.getpid(), "Rss" if self._is_main else "Pss")
+                took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
+                self._weigh = now + max(WEIGH, WEIGHING_COST * took)
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))
             due = time.monotonic_ns() + wait
 
@@ -129,7 +135,7 @@ class Watch:
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
         used = (time.process_time_ns(), main, children)
-        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine)):
+        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, self._memory)):
             raise OSError("the disk is full, or the file gone")
 
     def _note_stacks(self, now: int, found: list[tuple[str, list[Line]]]) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.recording import file_format as fmt
+from tracing.trace.file_reader import OF_SLOTS
 from tracing.trace.positions import NOWHERE, Positions
 
 Stream = collections.abc.Iterator  # `Iterator` is something else here
@@ -110,9 +111,6 @@ _PER_WORKER[:, [Queue.INDEX, Queue.RESULT]] = True
 _OF_WORKERS = ("WORKER_", "INIT_", "JOIN_", "RESUME_", "STREAM_", "SLOT_")
 _PER_WORKER[[kind for kind in Kind if kind.name.startswith(_OF_WORKERS)]] = True
 
-_OF_SLOTS = np.zeros(256, bool)  # [kind] -> whether its `value` is a slot
-_OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE]] = True
-
 
 @dataclass
 class Epoch:
@@ -172,10 +170,6 @@ class Iterator:
     num_workers: int = 0
     lanes: dict[tuple[int, ...], Positions] = field(default_factory=dict)  # by iterator, lane, worker
 
-    @property
-    def epoch_ids(self) -> list[int]:
-        return [self.loader << 32 | epoch for epoch in self.epochs]
-
     def first(self) -> int:
         """The position of its first event."""
         return min((int(lane.array[0]) for lane in self.lanes.values() if len(lane)), default=0)
@@ -194,7 +188,6 @@ class Index:
         self.epochs: dict[int, Epoch] = {}  # epoch_id -> its tasks
         self.groups: dict[tuple[int, ...], Positions] = {}
         self.roles: list[Role] = []  # of each actor
-        self._begun: set[int] = set()  # actors whose first event is known
 
     def group(
         self, iterator: int, kind: int, queue: int = Queue.NONE, worker: int = -1, slot: int = NO_SLOT
@@ -271,21 +264,21 @@ class Index:
         return np.array([self.iterator_of[epoch_id] for epoch_id in different], np.int64)[which]
 
     def _learn_roles(self, new: np.ndarray, actors: int) -> None:
-        """An actor's first event shows its lane, unless it is main."""
-        self.roles.extend([Role()] * (actors - len(self.roles)))
+        """An actor's first event shows its lane, unless it is main. (Actors are numbered as they are read.)"""
+        known = len(self.roles)
+        self.roles.extend([Role()] * (actors - known))
         for event in new[np.unique(new["actor"], return_index=True)[1]]:
             actor, lane = int(event["actor"]), LANE_SHOWN_BY.get(int(event["kind"]))
-            if actor not in self._begun and lane is not None:
+            if actor >= known and lane is not None:
                 iterator = self.iterator_of[int(event["loader"]) << 32 | int(event["epoch"])]
                 self.roles[actor] = Role(lane, iterator, int(event["queue"]), int(event["worker"]))
-            self._begun.add(actor)
 
     # ---- the events from position `first` on, table by table
 
     def _by_group(self, new: np.ndarray, first: int) -> Stream[tuple[tuple[int, ...], np.ndarray]]:
         kind, queue = new["kind"], new["queue"]
         worker = np.where(_PER_WORKER[kind, queue], new["worker"], -1)
-        slot = np.where(_OF_SLOTS[kind], new["value"], NO_SLOT)
+        slot = np.where(OF_SLOTS[kind], new["value"], NO_SLOT)
         for key, members in _alike(self._iterators(new), kind, queue, worker, slot):
             yield key, first + members
 

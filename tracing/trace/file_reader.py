@@ -19,6 +19,7 @@ from tracing.recording import file_format as fmt
 FIRST_READ, LONGEST_READ = 1 << 10, 1 << 16  # records read at once: few at first, then more and more
 MAX_HOLES = 64  # records claimed but not yet written that are looked at again: each thread claims one at a time
 MAX_WORKERS = 1 << 12  # of one loader; a state has a row for each
+MAX_SLOTS = 1 << 20
 
 GONE = "gone: the trace was removed, or recorded again"
 
@@ -27,6 +28,8 @@ LINE = re.compile(rb"""\[(\d+), ([^\n\0]*)\] *\n|\{"actor": (\d+), "name": ("(?:
 
 KNOWN_KINDS = np.zeros(256, bool)
 KNOWN_KINDS[[0, *Kind]] = True
+OF_SLOTS = np.zeros(256, bool)  # [kind] -> whether its `value` is a slot
+OF_SLOTS[[Kind.SLOT_GRANTED, Kind.SLOT_LENT, Kind.SLOT_FREE]] = True
 
 
 class TraceError(ValueError):
@@ -178,6 +181,7 @@ class ProcessFiles:
             | (block["task"] < DIED)
             | (block["task"] > 8 * (self._known + first) + 8192)
             | ((block["kind"] == Kind.LOADER) & ((block["value"] < 0) | (block["value"] > MAX_WORKERS)))
+            | (OF_SLOTS[block["kind"]] & ((block["value"] < -1) | (block["value"] > MAX_SLOTS)))
         ) & (block["kind"] != 0)
         if impossible.any():
             where = int(np.argmax(impossible))

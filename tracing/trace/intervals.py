@@ -93,15 +93,8 @@ class Grid:
         """How many of the intervals contain each piece."""
         return depth(begin, end, self.middle)
 
-    def stretches(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(begin, end) of each run of pieces for which `mask` holds."""
-        changes = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))
-        return self.edges[np.flatnonzero(changes == 1)], self.edges[np.flatnonzero(changes == -1)]
-
 
 def concatenate(parts: Sequence[Intervals]) -> Intervals:
     """All of them in one."""
-    if not parts:
-        return Intervals(*(np.empty(0, np.int64) for _ in range(4)))
-    names = ("begin", "end", "first", "last")
-    return Intervals(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    none, names = np.empty(0, np.int64), ("begin", "end", "first", "last")
+    return Intervals(*(np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in names))

@@ -14,42 +14,29 @@ Legend
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tracing.recording import file_format as fmt
 
 
-@dataclass(frozen=True)
 class Part:
     """One trace of a run. Its description says which process wrote it: rank, world_size, host, pid."""
 
-    path: Path
-
-    @cached_property
-    def about(self) -> dict[str, Any]:
-        """trace.json; {} if that is damaged."""
-        return fmt.description(self.path)
-
-    @property
-    def rank(self) -> int | None:
-        """torch.distributed's; None outside of it."""
-        found = self.about.get("rank")
-        return found if isinstance(found, int) else None
-
-    @property
-    def name(self) -> str:
-        """ "rank 1", or "process 4711"."""
-        return f"process {self.about.get('pid')}" if self.rank is None else f"rank {self.rank}"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about: dict[str, Any] = fmt.description(path)  # trace.json; {} if that is damaged
+        rank = self.about.get("rank")
+        self.rank = rank if isinstance(rank, int) else None  # torch.distributed's; None outside of it
+        # "rank 1", or "process 4711".
+        self.name = f"process {self.about.get('pid')}" if self.rank is None else f"rank {self.rank}"
 
 
 def parts(path: str | os.PathLike[str]) -> list[Part]:
     """The parts of the run in `path` that recorded anything: by rank, then by when they began. If none did, the
     ranks. A trace of one process is its own only part, even if it is empty."""
     root = Part(Path(path))  # of the process that was run
-    every = [root, *(Part(each) for each in sorted(fmt.parts_directory(root.path).glob("*")) if fmt.is_trace(each))]
+    every = [root, *(Part(each) for each in sorted((root.path / fmt.PARTS).glob("*")) if fmt.is_trace(each))]
     recorded = [part for part in every if fmt.has_events(part.path)]
     found = recorded or [part for part in every if part.rank is not None]
     found.sort(key=lambda part: (part.rank is None, part.rank or 0, part.about.get("wall_clock") or 0))
@@ -61,6 +48,6 @@ def choose(path: str | os.PathLike[str], part: int | str | None = None) -> Part:
     is none."""
     found = parts(path)
     for each in found:
-        if part is None or str(part) in (str(each.rank), each.name, each.path.name):
+        if part is None or str(part) in (each.name.removeprefix("rank "), each.name, each.path.name):
             return each
     raise LookupError(f"{os.fspath(path)}: no part {part!r}: there are {', '.join(each.name for each in found)}")

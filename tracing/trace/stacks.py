@@ -79,6 +79,9 @@ def read(directory: Path) -> list[Stack]:
         with contextlib.suppress(OSError, ValueError):  # half a line at the end
             for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 entry = json.loads(text)
-                threads = {each["name"]: [Line(*line) for line in each["frames"]] for each in entry["threads"]}
+                threads = dict[str, list[Line]]()
+                for each in entry["threads"]:  # several may have one name
+                    name = f"{each['name']} ({len(threads)})" if each["name"] in threads else each["name"]
+                    threads[name] = [Line(*line) for line in each["frames"]]
                 found.append(Stack(entry["time"], entry["pid"], threads))
     return sorted(found, key=lambda each: each.time)

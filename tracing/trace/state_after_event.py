@@ -67,19 +67,16 @@ def state(trace: Trace, k: int, before: Mapping[int, LoaderState] = MappingProxy
     if k < 0:
         return State(-1, trace.start, [])
     index = trace.index
-    shown = [Snapshot(trace, number, k, before.get(number)).take() for number in alive(index, k)]
+    alive = [each.number for each in index.iterators if _is_alive(index, each.number, k)]
+    shown = [Snapshot(trace, number, k, before.get(number)).take() for number in alive]
     if not shown:
         last = max(index.iterators, key=lambda each: each.last(k), default=None)
         shown = [Snapshot(trace, last.number, k).take()] if last and last.last(k) >= 0 else []
     return State(k, int(trace.events["time"][k]), shown)
 
 
-def alive(index: Index, k: int) -> list[int]:
-    """The iterators that have begun and are neither shut down nor, without workers, replaced by a later one."""
-    return [each.number for each in index.iterators if _is_alive(index, each.number, k)]
-
-
 def _is_alive(index: Index, number: int, k: int) -> bool:
+    """Whether an iterator has begun and is neither shut down nor, without workers, replaced by a later one."""
     iterator = index.iterators[number]
     last = iterator.last(k)
     if last < 0 or index.group(number, Kind.SHUTDOWN_END).last(k) >= 0:

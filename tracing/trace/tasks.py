@@ -25,11 +25,6 @@ _VALUES = {
     "slot": "slot_granted",
     "slot_bytes": "slot_filled",
 }
-_DIFFERENCES = {
-    "fetch_cpu": ("fetch_begin", "fetch_end"),
-    "collate_cpu": ("collate_begin", "collate_end"),
-    "pin_cpu": ("pin_begin", "pin_end"),
-}
 
 
 def task_table(events: np.ndarray, index: Index) -> np.ndarray:
@@ -59,10 +54,10 @@ def _fill(rows: np.ndarray, epoch: Epoch, events: np.ndarray, happened: np.ndarr
     for name, hop_name in _VALUES.items():
         hop = HOP[hop_name]
         rows[name] = np.where(happened[hop], values[table[hop]], -1)
-    for name, (begins, ends) in _DIFFERENCES.items():
-        begin, end = HOP[begins], HOP[ends]
+    for name in ("fetch", "collate", "pin"):
+        begin, end = HOP[f"{name}_begin"], HOP[f"{name}_end"]
         used = values[table[end]] - values[table[begin]]
-        rows[name] = np.where(happened[begin] & happened[end], used, -1)
+        rows[f"{name}_cpu"] = np.where(happened[begin] & happened[end], used, -1)
     rows["worker"] = -1
     for hop_name in ("result_put", "fetch_begin", "index_put", "dispatched"):  # the last one that is known counts
         there = happened[HOP[hop_name]]

@@ -67,11 +67,9 @@ def activity(
     default the last of the trace. The cost is in proportion to the spans returned."""
     k = len(trace) - 1 if k is None else k
     parts = [_statuses(trace, each, lane, worker, first, k) for each in iterators]
-    at, status = parts[0]
-    if len(parts) > 1:
-        at, status = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.argsort(at, kind="stable")[max(0, int((at <= first).sum()) - 1) :]
-        at, status = at[order], status[order]
+    at, status = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(at, kind="stable")[max(0, int((at <= first).sum()) - 1) :]
+    at, status = at[order], status[order]
     time, last = trace.events["time"], np.append(at, k)[1:]
     return Activity(time[at], time[last], at, last, status, _tasks(trace, lane, at))
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.recording import file_format as fmt
-from tracing.trace import samples, stacks, state_after_event
+from tracing.trace import stacks, state_after_event
 from tracing.trace.event_index import Index, Iterator, Lane, Role
 from tracing.trace.file_reader import ProcessFiles, TraceDamage, TraceError, not_ours
 from tracing.trace.parts import choose
@@ -104,8 +104,7 @@ class Trace:
         self._files: dict[Path, ProcessFiles] = {}
         self._buffer = np.empty(0, fmt.RECORD_DTYPE)
         self._length = 0
-        self._actors: list[tuple[ProcessFiles, int]] = []  # the file and the number in it of each actor
-        self._actor_of: dict[tuple[Path, int], int] = {}
+        self._actor_of: dict[tuple[ProcessFiles, int], int] = {}  # a file, and the number of an actor in it
         self.index = Index()  # where to find which events
         self.refresh()
         if self._files and all(files.unreadable for files in self._files.values()):
@@ -130,8 +129,14 @@ class Trace:
 
     @cached_property
     def samples(self) -> np.ndarray:
-        """Samples of the processes' CPU time so far, shape (m,), SAMPLE_DTYPE of the file format."""
-        return samples.read(self.path)
+        """Samples of the processes' CPU time so far, shape (m,), SAMPLE_DTYPE of the file format, in time order.
+
+        A process is sampled from its first event on, up to ten times a second for a minute, then every second; and when
+        its recording stops. The last sample shows how long it lived. Where samples are missing, the watching thread
+        could not run: other code held Python's lock, or the process was stopped or got no core."""
+        paths = map(fmt.samples_file, fmt.events_files(self.path))
+        found = [np.fromfile(path, fmt.SAMPLE_DTYPE) for path in paths if path.is_file()]  # without half a last one
+        return _in_time_order(np.concatenate([np.empty(0, fmt.SAMPLE_DTYPE), *found]))
 
     @cached_property
     def stacks(self) -> list[Stack]:
@@ -211,6 +216,7 @@ class Trace:
             if path not in self._files:
                 self._files[path] = ProcessFiles(path)
         events = np.concatenate([self._buffer[:0], *map(self._read, self._files.values())])
+        self._actors = list(self._actor_of)
         if len(events):
             self._insert(_in_time_order(events))
         return len(events)
@@ -221,16 +227,9 @@ class Trace:
             there = np.flatnonzero(np.bincount(events["actor"]))
             actors = np.zeros(int(there[-1]) + 1, np.uint32)
             for local in there.tolist():
-                actors[local] = self._actor(files, local)
+                actors[local] = self._actor_of.setdefault((files, local), len(self._actor_of))
             events["actor"] = actors[events["actor"]]
         return events
-
-    def _actor(self, files: ProcessFiles, local: int) -> int:
-        key = files.path, local
-        if key not in self._actor_of:
-            self._actor_of[key] = len(self._actors)
-            self._actors.append((files, local))
-        return self._actor_of[key]
 
     def _insert(self, new: np.ndarray) -> None:
         """Insert `new`, in time order, where it belongs: usually at the end. Processes are read one after the other, so

@@ -4,16 +4,13 @@ are those of the report (tracing.trace.main_split)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracing.trace.event_index import Iterator
 from tracing.trace.main_split import main_splits
 from tracing.trace.thread_activity import MainTime
-
-if TYPE_CHECKING:
-    from tracing.trace.event_index import Iterator
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 USES = {
     "start-up": [MainTime.STARTUP],

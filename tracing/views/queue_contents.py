@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind, Queue
 from tracing.trace.event_index import NEVER, Iterator
+from tracing.trace.trace import Trace
 from tracing.trace.words import REORDER_BUFFER
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 FOREVER = np.iinfo(np.int64).max  # ns; has not left
 
@@ -71,9 +68,7 @@ class Stays:
 
 def binned(times: np.ndarray, depths: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """A stepped curve summed up: (3, n) lowest, mean and highest depth in each of the n bins between `edges`."""
-    if len(times) == 0:
-        return np.zeros((3, len(edges) - 1))
-    until = np.append(times, max(times[-1], edges[-1]))
+    until = np.append(times, max([edges[-1], *times[-1:]]))
     filled = np.append(0, np.cumsum(depths * np.diff(until)))  # the integral of the curve
     depths = np.append(0, depths)  # before the first change
     at = np.searchsorted(times, edges, "right")  # depths[at] holds at an edge
@@ -97,9 +92,7 @@ def _stays(trace: Trace, name: str, parts: list[tuple[Iterator, np.ndarray, np.n
     """What entered and left at these events. What is left at the end of an iterator is gone with its queues."""
     time, leaves = trace.events["time"], []
     for iterator, _, leave in parts:
-        closed = closing(trace, iterator)
-        still_there = int(time[closed]) if closed >= 0 else FOREVER
-        leaves.append(np.where(leave != NEVER, time[np.where(leave != NEVER, leave, 0)], still_there))
+        leaves.append(np.where(leave != NEVER, time[np.where(leave != NEVER, leave, 0)], closed_at(trace, iterator)))
     entered = trace.events[np.concatenate([enter for _, enter, _ in parts])]
     return Stays(name, entered["time"], np.concatenate(leaves), batch_of(entered["epoch"], entered["task"]))
 
@@ -124,7 +117,7 @@ def came_early(trace: Trace, iterator: Iterator) -> tuple[np.ndarray, np.ndarray
     leaves is dropped when the next one begins."""
     begins = trace.index.group(iterator.number, Kind.EPOCH_BEGIN).array
     parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for epoch_id in iterator.epoch_ids:
+    for epoch_id in (iterator.loader << 32 | epoch for epoch in iterator.epochs):
         if epoch_id in trace.index.epochs:
             stored, *ways_out = trace.index.epochs[epoch_id].hops("stored", "released", "yielded", "skipped")
             later = begins[trace.events["epoch"][begins] > epoch_id & 0xFFFFFFFF]
@@ -134,6 +127,7 @@ def came_early(trace: Trace, iterator: Iterator) -> tuple[np.ndarray, np.ndarray
     return enter, leave
 
 
-def closing(trace: Trace, iterator: Iterator) -> int:
-    """The event from which on its queues are gone; -1: they still exist."""
-    return trace.index.group(iterator.number, Kind.SHUTDOWN_END).last(len(trace))
+def closed_at(trace: Trace, iterator: Iterator) -> int:
+    """When its queues are gone (ns); FOREVER: they still exist."""
+    closing = trace.index.group(iterator.number, Kind.SHUTDOWN_END).array
+    return int(trace.events["time"][closing[-1]]) if len(closing) else FOREVER

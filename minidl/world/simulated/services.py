@@ -259,9 +259,6 @@ class SimulatedWorld:
             thread.process.on_child_exit.insert(0, look)
         return True
 
-    def raised_by_handler(self, error: BaseException) -> bool:
-        return False  # those that there are raise no Exception
-
     def on_exit(self, call: Callable[[], None]) -> None:
         at_exit = self.machine.running.process.at_exit
         if call not in at_exit:

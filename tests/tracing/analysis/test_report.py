@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ import minidl
 import tracing
 from tests.minidl.dying import die
 from tests.minidl.programs import TORCH
-from tests.samples import Samples, failing
+from tests.samples import Samples, failing, napping
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
+from tracing.analysis.report import caveats
+from tracing.recording import watch
 from tracing.recording.torch_loader import iterators
 from tracing.trace.words import GLOSSES
 
@@ -142,21 +145,42 @@ def cycled() -> None:
     list(itertools.islice(itertools.cycle(TORCH.DataLoader(Samples(8), 4)), 3))
 
 
+def stops_early() -> None:
+    list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())})))
+
+
 def one_memory() -> None:
     list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12))
+
+
+def keeps_batches() -> None:
+    kept = []
+    for _ in TORCH.DataLoader(Samples(12, napping(0.1))):
+        kept.append(torch.ones(4 << 20))
+
+
+def copies_objects() -> None:
+    names = [str(key) for key in range(3_000_000)]
+    list(TORCH.DataLoader(Samples(12, lambda key: time.sleep(0.1) or sum(map(len, names[key::12]))), num_workers=1))
 
 
 @pytest.mark.parametrize(
     ("program", "note"),
     [
+        (keeps_batches, "Main's memory grew by "),
+        (copies_objects, "A worker's memory grew by "),
         (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),
         (cycled, "An itertools.cycle repeats the first pass over a loader"),
+        (stops_early, "StopIteration was raised in the dataset"),
         (one_memory, "The 12 samples of a batch lay in one memory."),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],
 )
-def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str) -> None:
+def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caveats, "LARGE", 20 << 20)
+    for name in ("WEIGH", "WEIGHING_COST"):  # at each sample
+        monkeypatch.setattr(watch, name, 0)
     with tracing.record(tmp_path / "run.trace"):
         program()
     assert [each[: len(note)] for each in tracing.report(tracing.load(tmp_path / "run.trace")).notes] == [note]

@@ -147,6 +147,7 @@ def simulated(
 
 MORE_WORKERS = r"num_workers=\d+ instead"
 PERSISTENT = {"epochs": 3, "persistent_workers": True}
+KEEPS_UP = Said(Verdict.TRAINING, "The loader keeps up")
 SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "waits for something unknown": (  # both workers are always at work
         Makes(80, waits), {"batch_size": 4},
@@ -250,15 +251,9 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Makes(60, is_quick), {"step": 0.3, "every": 15, "usual": 0.01},
         Said(Verdict.TRAINING, "4 of 60 steps take far longer", ("4 of 60 steps took 1.20 s together",)),
     ),
-    "longer steps that hardly count": (
-        Makes(60, is_quick), {"step": 0.06, "every": 30, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
-    ),
-    "many steps that take longer": (
-        Makes(60, is_quick), {"step": 0.3, "every": 4, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
-    ),
-    "one long step": (
-        Makes(60, is_quick), {"step": 2, "every": 40, "usual": 0.01}, Said(Verdict.TRAINING, "The loader keeps up"),
-    ),
+    "longer steps that hardly count": (Makes(60, is_quick), {"step": 0.06, "every": 30, "usual": 0.01}, KEEPS_UP),
+    "many steps that take longer": (Makes(60, is_quick), {"step": 0.3, "every": 4, "usual": 0.01}, KEEPS_UP),
+    "one long step": (Makes(60, is_quick), {"step": 2, "every": 40, "usual": 0.01}, KEEPS_UP),
     "a long start-up": (  # of one epoch there is nothing to save
         Makes(30, is_quick), {"worker_init_fn": starts_slowly, "step": 0.06},
         Said(Verdict.TRAINING, "The loader keeps up", (), ("persistent_workers",)),
@@ -277,7 +272,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
             "num_workers": 4, "prefetch_factor": 4, "step": 0.05,
             "worker_init_fn": lambda worker_id: sleep(0.6 * (worker_id > 0)),
         },
-        Said(Verdict.TRAINING, "The loader keeps up"),
+        KEEPS_UP,
     ),
 }  # fmt: skip
 
@@ -361,21 +356,14 @@ class UnpicklesSlowly(Samples):
         vars(self).update(state)
 
 
-BLOCK = bytes(10_000_000)
-
-
 def hashes(index: int) -> int:
     """As a library does that computes with several threads."""
-    threads = [threading.Thread(target=hashlib.sha256, args=(BLOCK,)) for _ in range(3)]
+    threads = [threading.Thread(target=hashlib.sha256, args=(bytes(10_000_000),)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     return index
-
-
-def many_tensors(index: int) -> dict[str, torch.Tensor]:
-    return {str(key): torch.zeros(2) for key in range(200)}
 
 
 @dataclass
@@ -389,18 +377,12 @@ def in_one(samples: list[Any]) -> InOne:
     return InOne(minidl.default_collate(samples))
 
 
-def many_objects(index: int) -> list[dict[str, int]]:
-    return [{"x": key, "y": index} for key in range(2000)]
-
-
 class ByLength(minidl.Sampler[int]):
     """Before it gives the first key it looks at every sample."""
 
     def __iter__(self) -> Iterator[int]:
-        keys = range(8)
-        for _ in keys:
-            time.sleep(0.1)
-        return iter(keys)
+        time.sleep(0.8)
+        return iter(range(8))
 
 
 def waits_for(words: Any, key: int) -> int:
@@ -429,7 +411,8 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.WORKERS, "The 4096 samples of a batch are made one by one", (), ("more workers can help",)),
     ),
     "batches of many tensors": (
-        Samples(60, many_tensors), {"num_workers": 1, "batch_size": 4, "collate_fn": in_one},
+        Samples(60, lambda index: {str(key): torch.zeros(2) for key in range(200)}),
+        {"num_workers": 1, "batch_size": 4, "collate_fn": in_one},
         Said(Verdict.MOVING, "", ("A batch has 200 tensors and 0 other Python objects",)),
     ),
     "batches of views": (
@@ -437,7 +420,8 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.MOVING, "A tensor of 16.8 MB is moved whole, though a batch is a part of it"),
     ),
     "batches of many objects": (
-        Samples(800, many_objects), {"num_workers": 2, "batch_size": 4, "collate_fn": list},
+        Samples(800, lambda index: [{"x": key, "y": index} for key in range(2000)]),
+        {"num_workers": 2, "batch_size": 4, "collate_fn": list},
         Said(Verdict.MOVING, "A batch has 0 tensors and 16,000 other Python objects"),
     ),
     "a sampler that begins slowly": (

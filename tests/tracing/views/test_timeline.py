@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -320,14 +319,10 @@ def test_a_stretch_of_time_can_be_drawn(recorded: Recorded) -> None:
     assert (left, right) == pytest.approx((drawn.x(begin), drawn.x(end)), rel=1e-6)
 
 
-def test_a_long_trace_is_drawn_in_seconds(tmp_path: Path) -> None:
-    events = steady(tmp_path, 15_000, workers=16)
-    trace = tracing.load(tmp_path)
-    timeline(trace, batches=(0, 4)).savefig(io.BytesIO(), format="png", dpi=50)  # matplotlib looks for its fonts
-    begin = time.process_time()
-    figure = timeline(trace)
+def test_a_long_trace_is_summed_up(tmp_path: Path) -> None:
+    steady(tmp_path, 15_000, workers=16)
+    figure = timeline(tracing.load(tmp_path))
     figure.savefig(io.BytesIO(), format="png", dpi=50)
-    assert (time.process_time() - begin) * 1_000_000 / events < 6  # seconds for a million events
     assert "worker 15" in all_text(figure)
     assert len(figure.findobj()) < 2000  # bins, not batches
 

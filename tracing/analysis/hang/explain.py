@@ -21,7 +21,7 @@ from tracing.analysis.hang.stuck_moments import Ending, Moment, moments
 from tracing.analysis.hang.wait_chain import ThreadId, WaitChain
 from tracing.analysis.measure.measures import epoch_ids
 from tracing.trace.event_index import Lane
-from tracing.trace.process_liveness import processes, processes_of_a_simulation
+from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
@@ -42,7 +42,8 @@ def explain(trace: Trace, now: int | None = None) -> Hang | None:
     is still going on, else its last event. Where events are missing (a file was full, cut off or damaged),
     only what came before is judged.
     """
-    simulated = processes_of_a_simulation(trace.about)
+    # Of a simulated run that ended in a deadlock: its trace's description has them.
+    simulated = {int(pid): ProcessStatus(how) for pid, how in trace.about.get("processes", {}).items()}
     found = moments(trace, simulated or processes(trace.path), now)
     if simulated:
         found = [replace(moment, known=simulated) for moment in found]

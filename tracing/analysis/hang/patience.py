@@ -52,6 +52,7 @@ def _longest_inside(trace: Trace, loader: LoaderState, k: int) -> int:
     for iterator in trace.index.iterators:
         if iterator.loader == loader.loader:
             asked, had = (trace.index.group(iterator.number, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
-            begun = asked.searchsorted(had := had[had <= k]) - 1
-            longest = int((times[had] - times[asked[begun]])[begun >= 0].max(initial=longest))
+            had = had[(had <= k) & (asked.searchsorted(had) > 0)]  # (of a damaged trace the first may be missing)
+            begun = asked[asked.searchsorted(had) - 1]
+            longest = int((times[had] - times[begun]).max(initial=longest))
     return longest

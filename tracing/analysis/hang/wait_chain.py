@@ -69,16 +69,12 @@ class WaitChain:
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
         """From a thread to what ultimately keeps it waiting."""
-        links: list[Link] = []
-        seen: set[ThreadId] = set()
+        links: dict[ThreadId, Link] = {}
         thread: Next = start
-        while isinstance(thread, ThreadId):
-            if thread in seen:
-                return links, Cause.CIRCLE
-            seen.add(thread)
-            link, thread = self.step(thread)
-            links.append(link)
-        return links, thread
+        while isinstance(thread, ThreadId) and thread not in links:
+            links[thread], waits_for = self.step(thread)
+            thread = waits_for
+        return list(links.values()), Cause.CIRCLE if isinstance(thread, ThreadId) else thread
 
     def step(self, thread: ThreadId) -> Step:
         look = {Lane.MAIN: self._main, Lane.WORKER: self._worker, Lane.PIN: self._pin, Lane.FEEDER: self._feeder}

@@ -1,6 +1,6 @@
 """What had the cores: do the workers compute or wait, and are the cores the limit?
 
-Events give the CPU time of making a batch. The recording's samples (tracing.trace.samples) give that of whole
+Events give the CPU time of making a batch. The recording's samples (`trace.samples`) give that of whole
 processes and of the machine; use is assumed to be even between two samples, and 0 without samples.
 """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures
+from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Intervals, depth
 from tracing.trace.stacks import Line, Stack
@@ -36,7 +37,7 @@ SELDOM = 0.2  # ... if it is no larger part of the steps
 # other worker waiting.) And where for the process of a multiprocessing.Manager, which serves one request at a time.
 _LOCK_FILE = re.compile(r"multiprocessing/synchronize\.py$|/filelock/")
 _MANAGER = re.compile(r"multiprocessing/managers\.py$")
-_LOADER = re.compile(r"/torch/utils/data/|/minidl/\w+\.py$")
+_LOADER = re.compile(r"/torch/utils/data/(?!dataset\.py)|/minidl/(data/(fetch|sampler)|\w+)\.py$")
 IMPORTING = re.compile("<frozen importlib")  # files
 _LOCK_CALL = re.compile(r"\b(lockf|flock)\(")
 
@@ -77,6 +78,16 @@ def looks_at(measures: Measures, pid: int) -> list[Stack]:
     return [each.with_first(first) for each in measures.trace.stacks if each.pid == pid]
 
 
+def called(look: Stack) -> list[Line]:
+    """What the loader has called: the dataset, or the sampler, and what they call."""
+    return list(itertools.takewhile(lambda line: not _LOADER.search(line.file), look.lines()))
+
+
+def making(look: Stack) -> list[Line]:
+    """Of these the program's own lines; a library's, if that is all there is."""
+    return [line for line in called(look) if not LIBRARY.search(line.file)] or called(look)
+
+
 def within(stretches: Intervals, found: list[Stack], not_in: bool = False) -> list[Stack]:
     """The looks that fall in one of these stretches of time; `not_in`: in none."""
     inside = depth(stretches.begin, stretches.end, np.array([each.time for each in found], np.int64)) > 0
@@ -89,9 +100,9 @@ def _runs_the_program(look: Stack) -> bool:
     return line is not None and not any(IMPORTING.match(each.file) for each in lines[: lines.index(line)])
 
 
-def seen_at(found: list[Stack]) -> Seen | None:
+def seen_at(found: list[Stack], lines_of: Callable[[Stack], list[Line]] = Stack.own_lines) -> Seen | None:
     """The innermost function that most of these looks have in common; None: there is none, or there are too few."""
-    own = [{_function(line): line for line in look.own_lines()} for look in found]  # the innermost first
+    own = [{_function(line): line for line in lines_of(look)} for look in found]  # the innermost first
     times = Counter(itertools.chain.from_iterable(own))
     enough = max(FEWEST, MOST_OF_IT * len(found))
     shared = [[each for each in lines if times[each] >= enough] for lines in own]
@@ -99,10 +110,8 @@ def seen_at(found: list[Stack]) -> Seen | None:
     if function is None:
         return None
     line, on_it = _most_common([lines[function] for lines in own if function in lines])
-    calls, _ = _most_common(
-        [look.called_by(line) for look, lines in zip(found, own, strict=True) if line in lines.values()]
-    )
-    return Seen(line, calls, times[function], len(found), on_it)
+    called = [look.called_by(line) for look, lines in zip(found, own, strict=True) if line in lines.values()]
+    return Seen(line, _most_common(called)[0], times[function], len(found), on_it)
 
 
 def _function(line: Line) -> tuple[str, str]:
@@ -151,12 +160,7 @@ class Away:
 def starting_at(measures: Measures) -> Seen | None:
     """Where main was seen while epochs started, in functions that the loader calls: a sampler's `__iter__`, say."""
     looks = within(measures.main_in(MainTime.STARTUP), looks_at(measures, measures.main_pid))
-    return seen_at([replace(each, threads={"main": _called_by_loader(each)}) for each in looks])
-
-
-def _called_by_loader(look: Stack) -> list[Line]:
-    lines = look.lines()
-    return lines[: next((number for number, each in enumerate(lines) if _LOADER.search(each.file)), 0)]
+    return seen_at([replace(each, threads={"main": called(each)}) for each in looks])
 
 
 # ---- workers that wait for each other
@@ -178,9 +182,8 @@ def turns(measures: Measures) -> Turns | None:
     waits = list(filter(None, map(_waits_for, seen)))
     if measures.num_workers < 2 or len(waits) < max(FEWEST, LOCKED * len(seen)):
         return None
-    return Turns(
-        _most_common(waits)[0], len(waits), len(seen), seen_at([each for each in seen if not _waits_for(each)])
-    )
+    go_on = [each for each in seen if not _waits_for(each)]
+    return Turns(_most_common(waits)[0], len(waits), len(seen), seen_at(go_on))
 
 
 def _waits_for(look: Stack) -> str:
@@ -240,15 +243,20 @@ def undivided(measures: Measures) -> list[int]:
 
 
 def _same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
-    """Where all workers have the same among their first samples. (A shuffle buffer gives them in another order.)"""
-    notes = _first_notes(trace, iterator).values()
-    firsts = [noted.get("samples", []) for _, noted in notes]
-    equal = all(each == firsts[0] for each in firsts) and len(set(*firsts[:1])) > 1
+    """Where all workers have the same among their first samples. (A shuffle buffer gives them in another order.) []
+    for one worker alone, or if nothing is noted of one."""
+    notes: dict[int, tuple[int, list[str]]] = {}  # of each worker the first note about a batch, and where
+    for position, noted in noted_of(trace, iterator):
+        notes.setdefault(int(trace.events["worker"][position]), (position, noted.get("samples", [])))
+    if not 1 < len(notes) == iterator.num_workers:
+        return []
+    firsts = [samples for _, samples in notes.values()]
+    equal = all(each == firsts[0] for each in firsts) and len(set(firsts[0])) > 1
     # Half of each in common, of many that do not repeat by themselves.
     count = Counter(itertools.chain.from_iterable(firsts))
     common = all(2 * sum(count[key] > 1 for key in each) >= len(each) for each in firsts)
     differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
-    return sorted(position for position, _ in notes) if equal or (common and differ) else []
+    return sorted(position for position, _ in notes.values()) if equal or (common and differ) else []
 
 
 def repeated_generators(trace: Trace) -> list[str]:
@@ -256,14 +264,6 @@ def repeated_generators(trace: Trace) -> list[str]:
     noted = [(each.loader, noted) for each in trace.index.iterators for _, noted in noted_of(trace, each)]
     drawn = Counter((loader, *item) for loader, each in noted for item in each.get("drawn", {}).items())
     return sorted({name for (_, name, _), times in drawn.items() if times > 1})
-
-
-def _first_notes(trace: Trace, iterator: IteratorInTrace) -> dict[int, tuple[int, dict[str, Any]]]:
-    """Of each worker the first note about a batch, and where; {} for one worker alone, or if one has none."""
-    found: dict[int, tuple[int, dict[str, Any]]] = {}
-    for position, noted in noted_of(trace, iterator):
-        found.setdefault(int(trace.events["worker"][position]), (position, noted))
-    return found if 1 < len(found) == iterator.num_workers else {}
 
 
 def noted_of(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -47,27 +47,25 @@ class Measures:
     def __init__(
         self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray, splits: dict[int, MainSplit]
     ) -> None:
-        """`iterators`, at least one, and `tasks`, rows of `trace.tasks`: all of these loaders. `splits`: of the threads
-        that drive them, by the number of the iterator."""
+        """`iterators`, of which the first announced itself, and `tasks`, rows of `trace.tasks`: all of these loaders.
+        `splits`: of the threads that drive them, by the number of the iterator."""
         self.trace, self.iterators, self.tasks, self.splits = trace, iterators, tasks, splits
         self.loaders = list(dict.fromkeys(each.loader for each in iterators))  # their numbers
-        self.loader = self.loaders[0]
         self.events = trace.events
         self.time, self.kind = self.events["time"], self.events["kind"]
         self.num_workers = max(each.num_workers for each in iterators)
         self.config: dict[str, Any] = trace.config(iterators[0].number)
         self.until = int(self.time[-1])
+        self.epochs = len(np.unique(epoch_ids(tasks)))
+        self.batches = int((tasks["yielded"] >= 0).sum())  # yielded
+        # The hop at which a batch is made. In torch's loader it is the put, which only hands the batch to a feeder
+        # thread: work before that, such as saving the dataset's state, is not moving it.
+        feeds = self.config.get("package") == "torch.utils.data" and self.num_workers > 0
+        self.made_at = "result_put" if feeds else "collate_end"
+        main = int(self.events["actor"][self.groups(Kind.LOADER)[0][0]])  # the thread that made the first iterator
+        self.main_pid = trace.actors[main].pid
+        self.nested = trace.index.roles[main].lane != Lane.MAIN  # iterated in another loader's worker
         self._positions: dict[str, np.ndarray] = {}
-
-    @property
-    def made_at(self) -> str:
-        """The hop at which a batch is made. In torch's loader it is the put, which only hands the batch to a feeder
-        thread: work before that, such as saving the dataset's state, is not moving it."""
-        return "result_put" if self.config.get("package") == "torch.utils.data" and self.num_workers else "collate_end"
-
-    @cached_property
-    def epochs(self) -> int:
-        return len(np.unique(epoch_ids(self.tasks)))
 
     # ---- times, and the events they belong to
 
@@ -82,13 +80,14 @@ class Measures:
 
     def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
         """From one hop to another, for each of these tasks that made both."""
-        begins, ends = _of_both(rows, begin, end)
+        both = (rows[begin] >= 0) & (rows[end] >= 0)
+        begins, ends = rows[begin][both], rows[end][both]  # column by column: a row has 46 numbers
         return Intervals(begins, ends, self.positions(begins, begin), self.positions(ends, end))
 
     def stage(self, begin: str, end: str) -> np.ndarray:
         """How long each task took from one hop to another, for those that made both (ns)."""
-        begins, ends = _of_both(self.tasks, begin, end)
-        return ends - begins
+        begins, ends = self.tasks[begin], self.tasks[end]
+        return (ends - begins)[(begins >= 0) & (ends >= 0)]
 
     def of_events(self, first: np.ndarray, last: np.ndarray) -> Intervals:
         """From one event to another, given by their positions."""
@@ -138,23 +137,11 @@ class Measures:
         """When the loader costs the program time: main waits for it, or works in it."""
         return self.main_in(*(use for use in MainTime if use not in AWAY)).joined()
 
-    @property
-    def main_pid(self) -> int:
-        """The process that iterates."""
-        lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array
-        return self.trace.actors[int(self.events["actor"][lane[0]])].pid if len(lane) else -1
-
     @cached_property
     def main_threads(self) -> set[str]:
         """The names of its threads that do."""
         actors = np.unique(self.events["actor"][np.concatenate(self.lanes(Lane.MAIN))])
         return {self.trace.actors[actor].thread for actor in actors}
-
-    @cached_property
-    def nested(self) -> bool:
-        """Whether it is iterated in another loader's worker."""
-        lane = self.trace.index.lane(self.iterators[0].number, Lane.MAIN).array
-        return len(lane) > 0 and self.trace.index.roles[int(self.events["actor"][lane[0]])].lane != Lane.MAIN
 
     # ---- requests: main asks and gets a batch
 
@@ -204,11 +191,8 @@ class Measures:
     @cached_property
     def made(self) -> list[Intervals]:
         """For each worker: when it made batches."""
-        rows = self.tasks
-        return [
-            self.between(rows[rows["worker"] == worker], "fetch_begin", self.made_at)
-            for worker in range(self.num_workers)
-        ]
+        rows = (self.tasks[self.tasks["worker"] == worker] for worker in range(self.num_workers))
+        return [self.between(of_worker, "fetch_begin", self.made_at) for of_worker in rows]
 
     def lanes(self, lane: Lane, worker: int = -1) -> list[np.ndarray]:
         """The positions of the events of one thread, in each iterator."""
@@ -297,22 +281,12 @@ class Measures:
 
     def stretches(self, mask: np.ndarray) -> Intervals:
         """The time of the pieces of the grid that `mask` chooses. (Each edge of the grid is the time of an event.)"""
-        begin, end = self.grid.stretches(mask)
+        changes = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))  # where a run of pieces begins, and ends
+        begin, end = self.grid.edges[np.flatnonzero(changes == 1)], self.grid.edges[np.flatnonzero(changes == -1)]
         return Intervals(begin, end, np.searchsorted(self.time, begin), np.searchsorted(self.time, end))
 
     def length(self, mask: np.ndarray) -> int:
         return int(self.grid.length[mask].sum())
-
-    @property
-    def spare(self) -> int:
-        """How long workers were idle while main was away, weighted by how many: they could have worked ahead."""
-        return int((self.grid.length * self.is_away * self.idle_share).sum())
-
-
-def _of_both(rows: np.ndarray, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
-    """The times of two hops, for those of these tasks that made both. (Column by column: a row has 46 numbers.)"""
-    both = (rows[begin] >= 0) & (rows[end] >= 0)
-    return rows[begin][both], rows[end][both]
 
 
 def epoch_ids(rows: np.ndarray) -> np.ndarray:

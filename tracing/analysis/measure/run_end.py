@@ -23,11 +23,10 @@ ITERATED = (Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.ERROR_RAISED)
 def most_important_first(trace: Trace) -> list[Measures]:
     """All loaders: the one in which the run ended early, then those that cost the program most, since main waits for
     them, or works in them, for longest."""
-    found = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total)) if len(trace) else []
+    found = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total))
     last = max(found, key=lambda each: _last_mark(trace, each.iterators[-1], ITERATED), default=None)
     if last is not None and ended_early(last):
-        found.remove(last)
-        found.insert(0, last)
+        found.sort(key=lambda each: each is not last)  # the others stay as they are
     return found
 
 

@@ -61,7 +61,7 @@ class Judgement:
         self.place = ""  # where main's time goes if not to the loader: one of PLACES_AWAY
         # Of the verdict's cause; of a load without a problem, what main does in place of loading.
         self.cost = whole
-        if not (measures.tasks["yielded"] >= 0).any():
+        if not measures.batches:
             self.verdict = Verdict.STARTUP
         elif culprits.undivided(measures):  # whatever it costs: the result is wrong
             self.verdict = Verdict.SHARES
@@ -78,17 +78,12 @@ class Judgement:
         self.share = self.cost / whole  # the cost's share of main's time, 0 to 1
 
 
-def warm_up(measures: Measures) -> np.ndarray:
-    """Which of `measures.requests` came before every worker had made its first batch of the epoch: bool."""
-    epochs = epoch_ids(measures.requests[0])
-    _, first, which = np.unique(epochs, return_index=True, return_inverse=True)
-    return np.arange(1, len(epochs) + 1) - first[which] < measures.num_workers  # an epoch's batch 0 is not one
-
-
 def steady_wait(measures: Measures) -> float:
-    """The share of its time that main waits after the warm-up, 0 to 1; 1 if the load is too short to know."""
+    """The share of its time that main waits once every worker has made its first batch of the epoch, 0 to 1; 1 if the
+    load is too short to know."""
     rows, asked, had = measures.requests
-    steady = ~warm_up(measures)
+    _, first, which = np.unique(epoch_ids(rows), return_index=True, return_inverse=True)
+    steady = np.arange(1, len(rows) + 1) - first[which] >= measures.num_workers  # an epoch's batch 0 is not a request
     if not measures.num_workers or steady.sum() < measures.num_workers:
         return 1.0
     waited = int((had - asked)[steady].sum())
@@ -102,8 +97,8 @@ def epochs_ended(measures: Measures) -> int:
 
 def left(measures: Measures) -> bool:
     """Whether most epochs are left after one batch: an iterator is made for each."""
-    batches = int((measures.tasks["yielded"] >= 0).sum())
-    return measures.num_workers > 0 and 2 * epochs_ended(measures) < measures.epochs > 1 and batches <= measures.epochs
+    few = measures.batches <= measures.epochs
+    return measures.num_workers > 0 and 2 * epochs_ended(measures) < measures.epochs > 1 and few
 
 
 # ---- the rules
@@ -120,7 +115,9 @@ def costs(measures: Measures) -> Costs:
     if measures.num_workers == 0:
         return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
     hold_up, moving = measures.length(measures.held_up), measures.length(measures.on_its_way)
-    prefetch = min(measures.length(measures.during("made")) - hold_up, measures.spare)
+    # How long workers were idle while main was away, weighted by how many: they could have worked ahead.
+    spare = int((measures.grid.length * measures.is_away * measures.idle_share).sum())
+    prefetch = min(measures.length(measures.during("made")) - hold_up, spare)
     rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving
     rest = max(0, rest)  # where iterators overlap in time, waits count in each
     moved = int(rest * moving_share(measures))

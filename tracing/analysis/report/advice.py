@@ -27,11 +27,11 @@ class Explanation:
     """Why a verdict is right, and what to do next."""
 
     def __init__(self, measures: Measures, judgement: Judgement) -> None:
-        verdict, began = judgement.verdict, bool((measures.tasks["yielded"] >= 0).any())
+        verdict = judgement.verdict
         first, own = time_of_main(measures), WHY[verdict](measures)
         known = facts(measures, judgement)
         self.named = named(verdict, known)  # what it is about: "at data.py:17, read"
-        self.why = [first, *own] if began else own  # numbers, each with the events that show it
+        self.why = [first, *own] if measures.batches else own  # numbers, each with the events that show it
         self.look: Span | None = None  # events that begin and end the part of the trace that shows it best
         if verdict is not Verdict.TRAINING:
             # The costliest cause may be too short to see in each single place, beside one long wait.
@@ -74,7 +74,9 @@ def advice_after_error(measures: Measures) -> list[str]:
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     """What happened to a batch, with its keys: "batch 9 on worker 1 raised (keys [9])"; "" if nothing did."""
     if row["failed"] >= 0 or row["pin_failed"] >= 0:
-        what = "called sys.exit()" if _error(measures, row).startswith("SystemExit") else "raised"
+        error = _error(measures, row)
+        what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
+        what += ", as its samples differ in shape" * ("storage that is not resizable" in error)
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
     else:

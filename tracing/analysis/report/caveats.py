@@ -16,8 +16,16 @@ from tracing.trace.event_index import Iterator
 from tracing.trace.event_words import exit_in_words
 from tracing.trace.stacks import Line
 from tracing.trace.trace import Trace
+from tracing.trace.words import size
 
 MOST = 3  # errors that are reported, and deaths
+LARGE = 200 << 20  # bytes
+MEMORY = {
+    "main": "Main's memory grew by {} in the second half of the run, to {}. If that goes on, it keeps batches, or what "
+    "belongs to them (a loss with its graph, say): keep item(), or a copy (clone()) of the part that it needs.",
+    "worker": "A worker's memory grew by {}, to {}: what the dataset loads or keeps there, or Python objects of main's "
+    "that it reads. Each is copied, as its count of references changes: keep such data in arrays or tensors.",
+}
 FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
 
 
@@ -33,6 +41,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
     found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace), *_same_batches(trace)]
+    found += _memory(trace)
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -94,18 +103,40 @@ def _same_batches(trace: Trace) -> list[str]:
     if ((events["kind"] == Kind.EPOCH_END) & (events["text"] > 0)).any():
         text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
         found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
+    for position in np.flatnonzero(events["kind"] == Kind.FETCH_FAILED)[:1].tolist():
+        if str(trace.text(position)).startswith("StopIteration"):
+            text = f"StopIteration was raised in the dataset [event {position}]. A loop over the loader takes that for "
+            found.append(text + "the end of the epoch: the rest is not loaded. Catch it where it is raised.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
         drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
         keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
-        size, few = trace.config(iterator.number).get("dataset_size") or 0, len(set(keys))
-        if len(keys) > FEWEST and FEW * few < min(len(keys), size):
-            text = f"Of {size:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
+        there, few = trace.config(iterator.number).get("dataset_size") or 0, len(set(keys))
+        if len(keys) > FEWEST and FEW * few < min(len(keys), there):
+            text = f"Of {there:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
             found.append(text + "WeightedRandomSampler each sample has a weight, not each class.)")
         samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
         if samples > FEW and places == 1:
             text = f"The {samples} samples of a batch lay in one memory. If the dataset fills it anew for each, they "
             found.append(text + "have all become the last one: let it return copies.")
     return found
+
+
+def _memory(trace: Trace) -> list[str]:
+    """Of main, if it grows to the end; and of the worker that grows most."""
+    grown, samples = dict[str, tuple[float, float]](), trace.samples[trace.samples["memory"] > 0]
+    noted = [each.get("bytes", 0) for iterator in trace.index.iterators for _, each in noted_of(trace, iterator)]
+    filled = trace.events["value"][trace.events["kind"] == Kind.SLOT_FILLED]
+    least = LARGE + 4 * max([int(filled.max(initial=0)), *noted])  # a few batches in a worker are as it should be
+    for pid in np.unique(samples["pid"]).tolist():
+        time, memory = (samples[name][samples["pid"] == pid] for name in ("time", "memory"))
+        if pid != trace.about.get("pid"):
+            grown["worker"] = max(grown.get("worker", (0, 0)), (memory.max() - memory[0], memory.max()))
+            continue
+        # Before the last sample, which is taken when the program has let go of all that it had.
+        half, later, end = np.interp(np.linspace(time[0], time[-2:].min(), 5), time, memory)[2:]
+        if 4 * (end - later) > LARGE:
+            grown["main"] = end - half, end
+    return [MEMORY[name].format(*map(size, each)) for name, each in grown.items() if each[0] > least]
 
 
 def _place(trace: Trace, position: int) -> str:

@@ -21,28 +21,17 @@ from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
 
-@dataclass
 class Number:
     """A number, and where in the trace it can be seen."""
 
-    name: str  # of one stretch: the text puts "longest wait" before the events of the longest
-    stretches: Intervals = field(repr=False)
-    most: int = 1  # how many of the longest to name
-    clock: str = "time"  # the field of the events whose difference counts: "value" for CPU time
-
-    @property
-    def ns(self) -> int:
-        """All stretches together."""
-        return self.stretches.total
-
-    @property
-    def mean(self) -> float:
-        return self.ns / max(1, len(self.stretches.begin))
-
-    @property
-    def longest(self) -> list[Span]:
-        """The events that begin and end the longest stretches, longest first."""
-        return self.stretches.longest(self.most).spans
+    def __init__(self, name: str, stretches: Intervals, most: int = 1, clock: str = "time") -> None:
+        """`most`: how many of the longest to name."""
+        self.name = name  # of one stretch: the text puts "longest wait" before the events of the longest
+        self.stretches = stretches
+        self.clock = clock  # the field of the events whose difference counts: "value" for CPU time
+        self.ns = stretches.total  # all stretches together
+        self.mean = self.ns / max(1, len(stretches.begin))
+        self.longest = stretches.longest(most).spans  # the events that begin and end these, longest first
 
     def share_of(self, whole: Number) -> str:
         return f"{self.ns / max(1, whole.ns):.0%}"
@@ -114,7 +103,7 @@ def busy(measures: Measures) -> list[Reason]:
 def seen(measures: Measures) -> list[Reason]:
     """Where batches were seen being made."""
     they = "the workers were" if measures.num_workers else "main was"
-    return _seen(they, culprits.seen_at(culprits.looks(measures)))
+    return _seen(they, culprits.seen_at(culprits.looks(measures), culprits.making))
 
 
 def _seen(they: str, found: culprits.Seen | None) -> list[Reason]:

@@ -46,10 +46,10 @@ class LoaderReport(Explanation):
         if hang is not None:  # speed comes later
             self.why, self.promises = self.why[:1], []
             self.next = [f"Solve that first. {hang.advice}."]
-        self.loader = measures.loader
+        self.loader = measures.loaders[0]
         self.built = len(measures.loaders)  # how many loaders this is, all alike
         self.config = measures.config
-        self.batches = int((measures.tasks["yielded"] >= 0).sum())  # yielded
+        self.batches = measures.batches  # yielded
         self.epochs = measures.epochs
         self.ended_early = ended_early(measures)  # by an error, or because main was killed: see Report.notes
         self.hung = hang is not None  # it makes no progress, or made none when it ended: see Report.notes
@@ -63,9 +63,8 @@ class LoaderReport(Explanation):
         # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
         self.causes_ns = {cause.name.lower(): ns for cause, ns in judgement.costs.items() if ns}
         # stage -> count, median, p90, p99, max
-        self.stages_ns = {
-            name: percentiles(each) for name, hops in STAGES.items() if len(each := measures.stage(*hops))
-        }
+        stages = {name: measures.stage(*hops) for name, hops in STAGES.items()}
+        self.stages_ns = {name: percentiles(lengths) for name, lengths in stages.items() if len(lengths)}
         self.workers = [worker_time(measures, worker) for worker in range(measures.num_workers)]  # one each
         self.slowest = slowest_batches(measures)
 

@@ -104,14 +104,9 @@ def _tables(each: LoaderReport) -> list[str]:
     times = {name.replace("startup", "start-up"): ns for name, ns in each.main_ns.items() if ns}
     rows = [(name, duration(ns), f"{ns / total:.0%}") for name, ns in times.items()]
     lines = table(title, ("", "time", "share"), rows, gloss=True)
-    lines += table(
-        "Stages of a batch",
-        ("", "median", "90 %", "99 %", "longest"),
-        [
-            (name, *(duration(found[key]) for key in ("median", "p90", "p99", "max")))
-            for name, found in each.stages_ns.items()
-        ],
-    )
+    keys = ("median", "p90", "p99", "max")
+    stages = [(name, *(duration(found[key]) for key in keys)) for name, found in each.stages_ns.items()]
+    lines += table("Stages of a batch", ("", "median", "90 %", "99 %", "longest"), stages)
     # The table has no room for these.
     lines[-1:] = [*wrap("  ", "; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns)), ""]
     if each.workers:

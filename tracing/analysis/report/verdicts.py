@@ -29,6 +29,7 @@ from tracing.trace.words import size
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE = 1 << 20  # bytes
+AGAIN = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
@@ -180,7 +181,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "more": max(4, 2 * workers),
-        "batches": int((measures.tasks["yielded"] >= 0).sum()),
+        "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
     known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures)
@@ -204,7 +205,7 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
 
 def _of_lines(measures: Measures) -> dict[str, Any]:
     """Where the workers and main were seen."""
-    line, main = culprits.seen_at(culprits.looks(measures)), culprits.Away(measures).seen
+    line, main = culprits.seen_at(culprits.looks(measures), culprits.making), culprits.Away(measures).seen
     collates = culprits.mostly_collates(measures)
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""
@@ -250,7 +251,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
-        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else "Import",
+        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else AGAIN,
         "ends_last": slowest_step(measures),
     }
 

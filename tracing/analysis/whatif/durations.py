@@ -6,7 +6,7 @@ seen where queueing can only add to it.
 Not everything is in a trace. What is not known, and what is assumed instead:
 
 cores       what main computes beside the loader, and what other programs use, is known from samples
-            (tracing.trace.samples). Without them the training step is assumed to use a core. A worker's or step's wait
+            (`trace.samples`). Without them the training step is assumed to use a core. A worker's or step's wait
             for a core is fitted (tracing.analysis.whatif.replay.fitted)
 hops        how long a message is in a pipe shows only if its reader waited for it
 workers     a trace without any does not show what it takes to start one, or to send a batch: see in_setting

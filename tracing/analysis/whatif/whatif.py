@@ -47,7 +47,7 @@ class WhatIf:
         rate = replays.recorded * 1e9 / measures.total
         in_loader = measures.in_loader.total / measures.total
         self.path = str(measures.trace.path)  # of the trace
-        self.loader = measures.loader
+        self.loader = measures.loaders[0]
         self.rows = rows
         self.recorded = Prediction(replays.was, rate, in_loader, times.cpu * rate)  # as measured
         self.best = best(rows, times.cores)
@@ -70,7 +70,8 @@ class WhatIf:
         what = f"{self.replayed:,} of {self.batches:,}" if self.replayed < self.batches else f"{self.batches:,}"
         cores = f"{self.cores:g} core{'s' * (self.cores != 1)}"
         replayed = f"{what} batches of {self.path}, replayed in virtual time on {cores}"
-        choice = options(chosen)
+        choice = f"num_workers={chosen.num_workers}"  # as arguments: "num_workers=4, prefetch_factor=2"
+        choice += f", prefetch_factor={chosen.prefetch_factor}" if chosen.num_workers else ""
         if abs(self.off) > BELIEVED:
             choice = f"unknown: the replay of the recorded setting itself comes out {_off(self)}"
         elif chosen == was:
@@ -162,12 +163,6 @@ def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]
 
 
 # ---- text
-
-
-def options(setting: Setting) -> str:
-    """As arguments: "num_workers=4, prefetch_factor=2"."""
-    prefetch = f", prefetch_factor={setting.prefetch_factor}" if setting.num_workers else ""
-    return f"num_workers={setting.num_workers}{prefetch}"
 
 
 def _off(found: WhatIf) -> str:

@@ -6,16 +6,10 @@ import argparse
 import functools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tracing
-from tracing.cli.arguments import add_command, add_part, add_trace, load, part_of, suffix_of, usage_errors
-from tracing.ranks.ranks import Ranks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FORMATS = ("perfetto", "jsonl", "html")
+from tracing.cli.arguments import add_command, add_part, add_trace, load, must_end_in, part_of, ranks_of, usage_errors
 
 
 def add_to(commands: Any) -> None:
@@ -48,25 +42,19 @@ def add_to(commands: Any) -> None:
     examples = "traces/demo --format html -o demo.html", "traces/demo --format perfetto -o demo.json.gz"
     parser = add_command(commands, "export", export, text, *examples)
     add_trace(parser)
-    parser.add_argument("--format", choices=FORMATS, required=True, help="see docs/exports.md")
+    parser.add_argument("--format", choices=("perfetto", "jsonl", "html"), required=True, help="see docs/exports.md")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="compressed if it ends in .gz")
     text = "html: with the keys, errors and paths that are left out by default"
     parser.add_argument("--content", action="store_true", help=text)
 
 
 def timeline(args: argparse.Namespace) -> None:
-    suffix_of(args.output, ".png", ".svg", ".pdf")
+    must_end_in(args.output, ".png", ".svg", ".pdf")
+    ranks, options = ranks_of(args), part_of(args)
+    if len(ranks.all) == 1:  # no batch is followed through several
+        options["follow"] = args.follow
     with usage_errors():
-        draw_timeline(args).savefig(args.output)
-
-
-def draw_timeline(args: argparse.Namespace) -> Figure:
-    """One process, or all of them."""
-    ranks = None if args.process is not None else Ranks(args.trace)
-    if ranks is not None and len(ranks.all) > 1:
-        return tracing.timeline(ranks, **part_of(args))
-    trace = ranks.all[0].trace if ranks else load(args)
-    return tracing.timeline(trace, **part_of(args), follow=args.follow)
+        tracing.timeline(ranks, **options).savefig(args.output)
 
 
 def sequence(args: argparse.Namespace) -> None:
@@ -79,7 +67,7 @@ def sequence(args: argparse.Namespace) -> None:
     console = Console()
     with usage_errors():
         if args.output:
-            suffix_of(args.output, ".mmd")
+            must_end_in(args.output, ".mmd")
             args.output.write_text(as_mermaid(trace, **part), encoding="utf-8")
             return
         text = as_text(trace, width=args.width or (console.width if console.is_terminal else 100), **part)
@@ -88,7 +76,7 @@ def sequence(args: argparse.Namespace) -> None:
 
 
 def step(args: argparse.Namespace) -> None:
-    suffix_of(args.output, ".html", ".htm")
+    must_end_in(args.output, ".html", ".htm")
     with usage_errors():
         page = tracing.step(load(args), at=args.at, **part_of(args))
         page.save(args.output)

@@ -46,13 +46,9 @@ def check(args: argparse.Namespace) -> int:
     result += f"; {wrong} wrong with the {'ranks as a whole' if several else 'sampler'}" if wrong else ""
     print(f"{sum(len(each.trace) for each in ranks.all):,} events{several}: {result}")
     for rank in ranks.all:
-        explain_hang(rank.trace, f"{rank.name}: " if several else "")
+        name, hang = f"{rank.name}: " if several else "", explain(rank.trace)
+        for note in caveats(rank.trace, str(hang or "")):
+            print(f"Note: {name}{note}")
+        if hang is not None:
+            print(f"{name}{hang}")
     return 1 if broken or wrong else 0
-
-
-def explain_hang(trace: tracing.Trace, name: str) -> None:
-    hang = explain(trace)
-    for note in caveats(trace, str(hang or "")):
-        print(f"Note: {name}{note}")
-    if hang is not None:
-        print(f"{name}{hang}")

@@ -53,15 +53,13 @@ _finder: Any = AfterImport((HOME,), _hook)
 
 def _emitting(kind: Any, loader: Any) -> Any:
     """A new iterator of `loader` that emits. None if it cannot: stderr says so."""
-    try:
+    with contextlib.suppress(Exception):  # whatever is special about these classes, or this torch, the program goes on
         from tracing.recording.torch_loader.iterators import emitting
 
         if (cls := emitting(kind, loader)) is not None:
             iterator: Any = object.__new__(cls)
             iterator._begin_to_emit(loader)
             return iterator
-    except Exception:  # whatever is special about these two classes, or this torch, the program goes on
-        pass
     _say_unseen(type(loader).__name__)
     return None
 

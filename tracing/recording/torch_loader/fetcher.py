@@ -53,12 +53,7 @@ FIRST, NUMBERS = 32, 1024  # of how many samples there is a digest, and at most 
 
 
 class TracedFetcher(Behind):
-    """torch's fetcher."""
-
-    iterable: bool
-    progress: Progress
-    worker: int
-    pins: bool  # whether it is in main, and main pins next
+    """torch's fetcher, with what `emit_fetches` has given it. `pins`: whether it is in main, and main pins next."""
 
     def fetch(self, keys: Any) -> Any:
         progress, worker = self.progress, self.worker

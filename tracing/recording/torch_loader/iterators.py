@@ -77,7 +77,6 @@ def kept_in_a_cycle(iterator: Any, progress: Progress) -> bool | None:
 class Emitting(Behind):
     """What both iterators emit."""
 
-    _progress: Progress
     _drawn = 0  # tasks in this epoch
     _pins_here = False  # whether this thread pins, as the last thing it does to a batch
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minidl.events import CLOCKED, Kind, Queue
 from tracing.trace.event_words import thread_name
 from tracing.trace.source_lines import emit_sites
 from tracing.trace.state_after_event import LABELS
+from tracing.trace.trace import Trace
 from tracing.views.export import open_for_writing
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 SCHEMA, VERSION = "minidl.tracing.events", 1
 CHUNK = 1 << 13  # events that are held as Python objects at a time

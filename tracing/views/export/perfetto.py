@@ -19,7 +19,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,15 +29,11 @@ from tracing.trace.event_index import Iterator as IndexedIterator
 from tracing.trace.event_words import thread_name
 from tracing.trace.kinds import MARKED, TRAITS
 from tracing.trace.state_after_event import label
+from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES, REORDER_BUFFER
 from tracing.views.export import open_for_writing
 from tracing.views.export.slices import GUARD, LAST, events_of, slices_of, times_of
 from tracing.views.queue_contents import Stays, queue_stays, reorder_stays
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
-
-Json = dict[str, Any]
 
 AT_ONCE = 1000  # records that are written together
 FLOW_AT = 2 * GUARD  # ns after the beginning of its slice; less than a STEP
@@ -53,7 +49,6 @@ _SHOWN = MARKED | {
     Kind.TIMED_OUT, Kind.NO_CAPACITY,
 }  # fmt: skip
 INSTANTS = {kind.value: kind.name.lower().replace("_", " ") for kind in Kind if kind in _SHOWN}
-_IS_INSTANT = np.isin(np.arange(256), list(INSTANTS))  # [kind]
 WORK = {int(kind) for kind in (Kind.FETCH_BEGIN, Kind.COLLATE_BEGIN, Kind.PIN_BEGIN)}
 _NAMES = {kind: each.slice.partition("{")[0] for kind, each in TRAITS.items()}  # "fetch ": a number follows
 _OF_WORKER = np.isin(np.arange(256), [kind for kind, each in TRAITS.items() if "{worker}" in each.slice])
@@ -98,7 +93,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 # ---- processes and threads
 
 
-def names(trace: Trace) -> Iterator[Json]:
+def names(trace: Trace) -> Iterator[dict[str, Any]]:
     """The names of processes and threads, and the order of their tracks: main, its workers as they began."""
     several = len({each.loader for each in trace.loaders}) > 1
     seen: set[int] = set()
@@ -106,7 +101,7 @@ def names(trace: Trace) -> Iterator[Json]:
         if actor.pid not in seen and actor.role in ("main", "worker"):
             seen.add(actor.pid)
             of = f" of loader {actor.loader}" if several and actor.role == "worker" else ""
-            name = f"worker {actor.worker}{of}" if actor.role == "worker" else "main"
+            name = thread_name(actor) + of
             yield {"ph": "M", "name": "process_name", "pid": actor.pid, "tid": 0, "args": {"name": name}}
             rank = {"sort_index": 0 if actor.role == "main" else 1 + number}
             yield {"ph": "M", "name": "process_sort_index", "pid": actor.pid, "tid": 0, "args": rank}
@@ -114,9 +109,9 @@ def names(trace: Trace) -> Iterator[Json]:
         yield {"ph": "M", "name": "thread_sort_index", **track, "args": {"sort_index": number}}
 
 
-def _tracks(trace: Trace) -> list[Json]:
+def _tracks(trace: Trace) -> list[dict[str, int]]:
     """Each actor's ids: of its process and its thread."""
-    found: list[Json] = []
+    found: list[dict[str, int]] = []
     seen: set[int] = set()
     for number, actor in enumerate(trace.actors):
         found.append({"pid": actor.pid, "tid": THREAD_IDS + number if actor.pid in seen else actor.pid})
@@ -138,7 +133,7 @@ class Thread(NamedTuple):
 def instants(trace: Trace, thread: Thread) -> Iterator[str]:
     """Deaths, errors, epochs, steps."""
     kinds = trace.events["kind"][thread.positions]
-    for number in np.flatnonzero(_IS_INSTANT[kinds]).tolist():
+    for number in np.flatnonzero(np.isin(kinds, list(INSTANTS))).tolist():
         position = int(thread.positions[number])
         _, loader, epoch, _, _, task, _, worker, queue, kind = trace.events[position].tolist()
         text = trace.text(position)

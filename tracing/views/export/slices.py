@@ -24,15 +24,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind
 from tracing.trace.kinds import TRAITS
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 # A viewer counts in whole ns, and may truncate our µs instead of rounding them. So no two bounds of a
 # track are closer than a GUARD, and every slice stays longer than zero, even where a clock stood still.

@@ -18,10 +18,11 @@ import functools
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tracing.trace.state import State
+from tracing.trace.trace import Trace
 from tracing.views.live.one_moment import one_moment, save
 from tracing.views.live.outputs import FullScreen, PlainLines
 from tracing.views.live.panels import Moment, plain, render
@@ -31,10 +32,6 @@ from tracing.views.live.recent import Recent, choose
 from tracing.views.main_time import main_in_words
 from tracing.views.terminal.keyboard import Keyboard
 from tracing.views.terminal.restore import exit_on_sigterm
-
-if TYPE_CHECKING:
-    from tracing.trace.state import State
-    from tracing.trace.trace import Trace
 
 PERIOD = 1 / 8  # s between two frames, if they are cheap
 

@@ -21,16 +21,13 @@ def print_line(console: Console, words: str) -> None:
     console.print(words, soft_wrap=not console.is_terminal, highlight=False, markup=False)
 
 
-class PlainLines:
+class PlainLines(contextlib.AbstractContextManager["PlainLines"]):
     """A plain line every PLAIN_PERIOD."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._restore = contextlib.ExitStack()
         self.last_words: Callable[[], str] | None = None  # what remains, as a plain line
-
-    def __enter__(self) -> PlainLines:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._restore.close()

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.segment import Segment
-
-from tracing.trace.state import LoaderState, MainStatus, PinStatus, QueueState, State, WorkerState, WorkerStatus
+from tracing.trace.state import LoaderState, MainStatus, PinStatus, State, WorkerState, WorkerStatus
 from tracing.trace.words import duration
 from tracing.views.live.event_lines import event_line
 from tracing.views.live.recent import Recent, choose, strip_of
-from tracing.views.terminal.batch_cells import bar, cell, row_of_cells, strip
+from tracing.views.terminal.batch_cells import cell, row_of_cells, strip
 from tracing.views.terminal.layout import (
     BAD,
     BOLD,
@@ -146,10 +144,9 @@ def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> li
     shown -= shown < count and shown > 1  # room for how many more there are
     left, right = min(46, int(width * 0.22)), min(46, int(width * 0.275))  # a longer name at the right
     middle = width - left - right - 2
-    rows = range(shown)
-    index = [_queue(loader.index_queues[number], left - 2) for number in rows]
-    work = [_worker(loader, recent, loader.workers[number], middle - 2) for number in rows]
-    results = [_queue(loader.result_queues[number], right - 2) for number in rows]
+    index = [row_of_cells(each.messages, left - 2, len(each.buffer)) for each in loader.index_queues[:shown]]
+    work = [_worker(loader, recent, each, middle - 2) for each in loader.workers[:shown]]
+    results = [row_of_cells(each.messages, right - 2, len(each.buffer)) for each in loader.result_queues[:shown]]
     if shown < count:
         work.append([text(f" and {count - shown} more workers", DIM)])
     tall = len(work) + 2
@@ -159,10 +156,6 @@ def _workers(loader: LoaderState, recent: Recent, width: int, height: int) -> li
         box("worker_result_queue", results, right, tall, "batches"),
     ]
     return beside(boxes, range(1, shown + 1))
-
-
-def _queue(queue: QueueState, width: int) -> Line:
-    return row_of_cells(queue.messages, width, len(queue.buffer))
 
 
 def _worker(loader: LoaderState, recent: Recent, worker: WorkerState, width: int) -> Line:
@@ -283,7 +276,9 @@ def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:
 
 
 def _share(share: float, style: Style) -> Line:
-    return [*bar(share, 8, style), text(f"{share:5.0%}")]
+    """0 to 1 as a bar, and in digits."""
+    full = min(8, round(share * 8))
+    return [text("█" * full, style), text("░" * (8 - full), DIM), text(f"{share:5.0%}")]
 
 
 HELP: list[Line] = [
@@ -295,10 +290,10 @@ HELP: list[Line] = [
     [text(" main                ", BOLD), text("your training loop, in its training step or in the loader")],
     [],
     [cell(7), text(" A batch. It keeps its colour from index_queue to the training step.")],
-    [Segment(" ╎  "), text("In a queue, the next to be taken is at the right. Left of this line:")],
+    [text(" ╎  "), text("In a queue, the next to be taken is at the right. Left of this line:")],
     [text("    messages in the feeder thread's buffer. Right of it: in the pipe.")],
     [text(" 5? ", BAD), text("The batch that the reorder buffer waits for.")],
-    [Segment(" ▃▇ 91% "), text("The last five seconds, or less, and the share of them at work.")],
+    [text(" ▃▇ 91% "), text("The last five seconds, or less, and the share of them at work.")],
     [text(" send_idx, rcvd_idx ", BOLD), text("the batch that main asks for next; that training gets next")],
     [],
     [text(" q  space  h ", BOLD), text("quits, the watched run goes on; pauses and resumes; this page")],

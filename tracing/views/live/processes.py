@@ -46,6 +46,6 @@ class Processes:
         """Look for processes that have begun since, too; while the opened one has nothing to show, open the first."""
         if self.running and self._clock() - self._looked >= CHECK_PERIOD:
             self._looked, self.parts = self._clock(), parts(self.path)
-            if self.opened not in self.parts:
+            if self.opened.path not in [part.path for part in self.parts]:
                 self._open(self.parts[0])
         return self.source.look()

@@ -11,8 +11,6 @@ Legend
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from minidl.events import Kind, Queue
@@ -21,9 +19,7 @@ from tracing.trace.intervals import spent
 from tracing.trace.kinds import NOTED
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, WorkerStatus
 from tracing.trace.thread_activity import Activity, activity
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 WINDOW = 5_000_000_000  # ns
 MOST_EVENTS = 25_000  # looked at for one frame, in some 2 ms: above 5,000 a second the window gets shorter
@@ -37,7 +33,6 @@ SAID = NOTED | {
     Kind.ASKED, Kind.DISPATCHED, Kind.FETCH_BEGIN, Kind.PIN_BEGIN, Kind.PUT, Kind.RELEASED, Kind.WORKER_STARTED,
     Kind.RESUME_ACKNOWLEDGED, Kind.SAMPLER_END, Kind.SEND_FAILED, Kind.STATE_TAKEN, Kind.GOES_ON,
 }  # fmt: skip
-_IS_SAID = np.isin(np.arange(256), list(SAID))  # [kind]
 
 
 def strip_of(did: Activity, since: int, now: int, width: int) -> list[tuple[float, int]]:
@@ -56,30 +51,26 @@ class Recent:
     def __init__(self, trace: Trace, state: State, now: int, shown: int = -1) -> None:
         self.now, self.since = now, now - WINDOW  # ns: the window's end, and its beginning
         self.start = trace.start  # the first event of the trace (ns)
-        self.events = state.k + 1  # so far, of the whole trace
+        # Since then; 0 before it, however long the recording waits for it.
+        self.seconds = (now - self.start) / 1e9 if state.k >= 0 else 0.0
         self.limit = ""  # what limits the load, by the whole run so far; "" if it is too early to say
         self.stuck: tuple[str, ...] = ()  # if it hangs, which thread keeps which waiting, and the command to explain it
         loader = choose(state, shown)
         self.loader = -1 if loader is None else loader.iterator  # the LoaderState.iterator that it is about; -1: none
         if loader is not None:
-            first = self._first_event(trace.events[: self.events])
-            self._note_events(trace, loader, first)
+            events = trace.events[: state.k + 1]
+            first = int(events["time"].searchsorted(self.since))
+            if first < len(events) - MOST_EVENTS:  # the window becomes shorter
+                first = len(events) - MOST_EVENTS
+                self.since = int(events["time"][first])
+            # The last words of a stalled run are older than the window.
+            self._note_events(trace, loader, events[min(first, max(0, len(events) - 20 * MOST_SAID)) :])
             self._note_threads(trace, loader, first, state.k)
 
-    def _first_event(self, events: np.ndarray) -> int:
-        """Of the window, which may become shorter."""
-        first = int(events["time"].searchsorted(self.since))
-        if first < len(events) - MOST_EVENTS:
-            first = len(events) - MOST_EVENTS
-            self.since = int(events["time"][first])
-        return first
-
-    def _note_events(self, trace: Trace, loader: LoaderState, first: int) -> None:
-        # The last words of a stalled run are older than the window.
-        latest = trace.events[min(first, max(0, self.events - 20 * MOST_SAID)) : self.events]
+    def _note_events(self, trace: Trace, loader: LoaderState, latest: np.ndarray) -> None:
         latest = latest[latest["loader"] == loader.loader][-20 * MOST_SAID :]
         sent = (latest["kind"] == Kind.PUT) & (latest["queue"] == Queue.INDEX)  # DISPATCHED says that
-        said, actors = latest[_IS_SAID[latest["kind"]] & ~sent], trace.actors
+        said, actors = latest[np.isin(latest["kind"], list(SAID)) & ~sent], trace.actors
         # Events worth showing, the newest last; and by whom.
         self.said = [(event, actors[event["actor"]]) for event in said[-MOST_SAID:]]
 
@@ -88,7 +79,7 @@ class Recent:
         of_loader = (each for each in trace.index.iterators if each.loader == loader.loader)
         iterators = [each for each in of_loader if each.last(k) >= first or each.number == loader.iterator]
         # A loader that began inside the window is measured from its beginning.
-        self.span = span = max(1, self.now - max(self.since, int(trace.events["time"][iterators[0].first()])))
+        span = max(1, self.now - max(self.since, int(trace.events["time"][iterators[0].first()])))
 
         def did(lane: Lane, worker: int = -1) -> Activity:
             found = activity(trace, iterators, lane, worker, max(0, first - 1), k)
@@ -110,16 +101,7 @@ class Recent:
         self.workers = [work.where(work.is_any(*AT_WORK)) for work in workers]
         self.busy = [share(work) for work in self.workers]
         self.pin_busy = share(pin.where(pin.is_any(PinStatus.PINNING)))
-
-    @property
-    def seconds(self) -> float:
-        """Since the first event; 0 before it, however long the recording waits for it."""
-        return (self.now - self.start) / 1e9 if self.events else 0.0
-
-    @property
-    def of_window(self) -> str:
-        """What the shares are shares of."""
-        return f"of the last {self.span / 1e9:.{int(self.span < 1e9)}f} s"
+        self.of_window = f"of the last {span / 1e9:.{int(span < 1e9)}f} s"  # what the shares are shares of
 
 
 def choose(state: State, shown: int = -1) -> LoaderState | None:

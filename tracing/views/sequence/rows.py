@@ -13,7 +13,6 @@ import enum
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,11 +22,9 @@ from tracing.trace.event_words import KINDS, Sentence, sentence
 from tracing.trace.kinds import NOTED
 from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
+from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES, duration
-from tracing.views.queue_contents import closing, fifo
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.views.queue_contents import FOREVER, closed_at, fifo
 
 MAIN, PIN = "main", "pin thread"
 MOST_ROWS = 200
@@ -144,9 +141,8 @@ def select(
     if not rows:
         raise ValueError(f"nothing to draw: loader {trace.index.iterators[number].loader} has no events in this part")
     rows.sort(key=lambda row: row.begin)
-    shown = rows if most is None else rows[:most]
     title = _title(trace, number, phase, batches)
-    return Sequence(trace, title, iterator.columns, shown, _left_out(trace, rows, len(shown)))
+    return Sequence(trace, title, iterator.columns, rows[:most], _left_out(trace, rows, most))
 
 
 def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float | None) -> int:
@@ -157,9 +153,8 @@ def _iterator(trace: Trace, loader: int | None, epoch: int | None, start: float 
         if not found:
             raise ValueError(f"nothing to draw: loader {loader} has no epoch {epoch} in this trace")
     if start is not None:
-        time = trace.events["time"]
-        later = [each for each in found if time[each.last()] >= trace.start + start * 1e9]
-        found = later or found
+        begin = trace.start + start * 1e9
+        found = [each for each in found if trace.events["time"][each.last()] >= begin] or found
     return found[0].number
 
 
@@ -203,12 +198,12 @@ def _title(trace: Trace, number: int, phase: Phase, batches: tuple[int, int] | N
     return title[0].upper() + title[1:]
 
 
-def _left_out(trace: Trace, rows: list[Arrow | Note], shown: int) -> str:
-    if shown == len(rows):
+def _left_out(trace: Trace, rows: list[Arrow | Note], most: int | None) -> str:
+    if most is None or most >= len(rows):
         return ""
-    begin = (int(trace.events["time"][rows[shown].begin]) - trace.start) // 10**6 / 1e3
+    begin = (int(trace.events["time"][rows[most].begin]) - trace.start) // 10**6 / 1e3
     left_out = f"Left out: all from {begin:.3f} s on, of {trace.duration / 1e9:.3f} s."
-    return f"{left_out} More rows: --most {2 * shown}; a part: --from {begin:.3f}."
+    return f"{left_out} More rows: --most {2 * most}; a part: --from {begin:.3f}."
 
 
 class IteratorRows:
@@ -218,7 +213,7 @@ class IteratorRows:
         self.trace, self.number, self.index = trace, number, trace.index
         self.iterator = trace.index.iterators[number]
         self.workers = range(self.iterator.num_workers)
-        self.closed = closing(trace, self.iterator)
+        self.not_taken = Delivery.WAITING if closed_at(trace, self.iterator) == FOREVER else Delivery.LOST
         self.pinned = len(self.index.lane(number, Lane.PIN)) > 0
         self.columns = [MAIN, *([PIN] if self.pinned else []), *(f"worker {worker}" for worker in self.workers)]
 
@@ -241,11 +236,9 @@ class IteratorRows:
             return  # what is there was not taken, and never will be
         seen, tasks = (ends >= self.first) & (begins <= self.until), self.trace.events["task"]
         for begin, end in zip(begins[seen].tolist(), ends[seen].tolist(), strict=True):
-            taken = end != NEVER
+            taken, delivery = end != NEVER, self.not_taken
             if taken:
                 delivery = Delivery.BROKEN if tasks[end] == NO_TASK else Delivery.TAKEN
-            else:
-                delivery = Delivery.LOST if self.closed >= 0 else Delivery.WAITING
             message = label(int(tasks[begin]))
             yield Arrow(begin, end if taken else -1, source, target, message, QUEUE_NAMES[queue], delivery)
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracing.trace.trace import Trace
 from tracing.views.step_through.page import Excerpt, choose, render
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 __all__ = ["Excerpt", "Step", "choose", "step"]
 

@@ -9,16 +9,14 @@ Legend
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minidl.events import CLOCKED, Kind
 from tracing.trace.event_words import KINDS, sentence, thread_name
 from tracing.trace.kinds import ALARMING
+from tracing.trace.trace import Trace
 from tracing.trace.words import duration
 from tracing.views.step_through.source_code import EmittingLines
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 ERRORS = ALARMING | {Kind.NO_CAPACITY}
 MEANINGS = {  # of values that are codes
@@ -38,7 +36,8 @@ class EventColumns:
     """Events `first` to `last`."""
 
     def __init__(self, trace: Trace, first: int, last: int) -> None:
-        self.trace, self.replaced = trace, trace.about.get("replaced")  # as tracing.recording.simulated_run has it
+        self.trace, self.replaced = trace, trace.about.get("replaced") or {}  # see tracing.recording.simulated_run
+        self.departs = self.replaced.get("departs", -1)  # the event at which a run departs from another
         self.code = EmittingLines(self.replaced)
         self.events = trace.events[first : last + 1]
         self.first = first
@@ -70,16 +69,13 @@ class EventColumns:
         kinds = {"errors": ERRORS, "early": {Kind.STORED}, "epochs": {Kind.EPOCH_BEGIN}}
         of = self.events["kind"].tolist()
         found = {name: [self.first + n for n, kind in enumerate(of) if kind in some] for name, some in kinds.items()}
-        departs = (self.replaced or {}).get("departs", -1)
-        return found | {"departs": [departs] if self.first <= departs < self.first + len(of) else []}
+        return found | {"departs": [self.departs] if self.first <= self.departs < self.first + len(of) else []}
 
     def _meanings(self) -> Iterator[str]:
         """Each event's value in words, and where a run departs from another, how."""
-        about = self.replaced or {"departs": -1}
-        for number, value in enumerate(self._values()):
-            departs = about["departs"] == self.first + number
-            another = [f"here minidl's own functions differ: {about['instead']}"] if departs else []
-            yield "; ".join(filter(None, [value, *another]))
+        for k, value in enumerate(self._values(), self.first):
+            another = f"here minidl's own functions differ: {self.replaced['instead']}" if k == self.departs else ""
+            yield "; ".join(filter(None, [value, another]))
 
     def _values(self) -> Iterator[str]:
         """Each event's value in words; for the end of work, the time it took, and how much of that was CPU time."""

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tracing.trace.event_index import Lane
-from tracing.trace.positions import NOWHERE
 from tracing.trace.state_after_event import LABELS, states
+from tracing.trace.trace import Trace
 from tracing.views.html_page import COLOURS, as_data, made
 from tracing.views.step_through.event_columns import EventColumns
 from tracing.views.step_through.state_changes import StateChanges
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 MOST = 8_000  # events of one page: about 1 MB, wherever in a trace they are
 AROUND = 2_000  # events of a page about one moment
@@ -145,7 +142,7 @@ def iterators(trace: Trace) -> list[dict[str, Any]]:
     """What the page needs to know of each iterator before it shows one."""
     found = []
     for number, each in enumerate(trace.loaders):
-        pinned = trace.index.lane(number, Lane.PIN) is not NOWHERE
+        pinned = len(trace.index.lane(number, Lane.PIN)) > 0
         package = each.config.get("package", "minidl")
         epochs = f"epoch {each.epochs[0]}" + (f" to {each.epochs[-1]}" if len(each.epochs) > 1 else "")
         found.append({"name": f"loader {each.loader}, {epochs}", "pinned": pinned, "package": package})

@@ -49,14 +49,10 @@ class EmittingLines:
         site = next(iter(of_queue or sites), None)
         if site is None:
             return -1
-        if site.function in self.functions_of_file:
-            site = self._own(kind) or site
+        if site.function in self.functions_of_file:  # unless what emitted this was not one of them
+            site = next(iter(sites_in(self.text, self.file).get(kind.name, [])), site)
         self.sites.append([self._function(site), site.line])
         return len(self.sites) - 1
-
-    def _own(self, kind: Kind) -> Site | None:
-        """The line in the file whose functions were at work. None: what emitted this was not one of them."""
-        return next(iter(sites_in(self.text, self.file).get(kind.name, [])), None)
 
     def _function(self, site: Site) -> int:
         key = site.file, site.first

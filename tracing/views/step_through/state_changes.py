@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minidl.events import Kind
 from tracing.trace.state import LoaderState, MainStatus, QueueState, State
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 NOW = -1
 GONE = None  # a task that is no longer in task_info

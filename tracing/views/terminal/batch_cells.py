@@ -51,9 +51,3 @@ def strip(pieces: list[tuple[float, int]]) -> Line:
         level = LEVELS[min(8, round(load * 8)) or (1 if load > 0 else 0)]
         line.append(Segment(level, INKS[task % len(INKS)] if task >= 0 else DIM))
     return line
-
-
-def bar(share: float, width: int, style: Style) -> Line:
-    """0 to 1 as a bar."""
-    full = min(width, round(share * width))
-    return [Segment("█" * full, style), Segment("░" * (width - full), DIM)]

@@ -24,7 +24,6 @@ class Frame:
 
     def __init__(self, lines: list[Line], width: int) -> None:
         self.lines = [fit(line, width) for line in lines]
-        self.width = width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for number, line in enumerate(self.lines):
@@ -48,9 +47,7 @@ def length(line: Sequence[Segment]) -> int:
 def fit(line: Line, width: int, right: bool = False) -> Line:
     """The line, cut or padded to `width` columns; `right`: padded on its left. A cut line ends with `…`."""
     missing = width - length(line)
-    if missing == 0:
-        return line
-    if missing > 0:
+    if missing >= 0:
         space = Segment(" " * missing)
         return [space, *line] if right else [*line, space]
     words = "".join(segment.text for segment in line)

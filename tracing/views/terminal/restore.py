@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 
@@ -28,11 +28,7 @@ def other_screen(console: Console) -> Iterator[None]:
 @contextlib.contextmanager
 def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM raises SystemExit in this block, so that the terminal is restored on the way out."""
-
-    def leave(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
     finally:

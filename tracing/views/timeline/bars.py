@@ -58,7 +58,8 @@ def number(
     one, its name. On a hatch it gets a plain ground. An arrow that crosses it is below it."""
     grounds = []
     for i in np.flatnonzero(batch != NO_BATCH).tolist():
-        fill, words = colours.of_batch(int(batch[i])), in_words(int(batch[i]))
+        each = int(batch[i])
+        fill, words = colours.of_batch(each), str(label(each & 0xFFFFFFFF if each >= 0 else each))
         room = float(scale.inches(end[i] - begin[i])) - 0.14 * hatched - 0.03
         fitting = min(size, room / width(words, 1.0))
         if fitting < colours.LEAST_NUMBERS:
@@ -74,10 +75,6 @@ def number(
         places = np.array([each[:4] for each in grounds]).T
         patches = bars(axes, scale, places[0], places[1], places[2], places[3], [each[4] for each in grounds])
         patches.set(linewidth=0, zorder=8.5, gid="ground of digits")
-
-
-def in_words(batch: int) -> str:
-    return str(label(batch & 0xFFFFFFFF if batch >= 0 else batch))
 
 
 def width(words: str, size: float) -> float:

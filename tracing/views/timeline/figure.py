@@ -14,7 +14,6 @@ A few batches are drawn one by one, each in its own colour wherever it is; many 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +24,7 @@ from matplotlib.patches import Patch
 
 from minidl.events import Kind
 from tracing.trace.event_index import Lane
+from tracing.trace.trace import Trace
 from tracing.trace.words import duration
 from tracing.views.batch_colours import ON_PAPER
 from tracing.views.main_time import main_in_words
@@ -37,9 +37,6 @@ from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
 from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
 from tracing.views.timeline.window import View
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 LEFT, RIGHT, TITLE, LINES, RULER, GAP, BOTTOM = 1.6, 0.2, 0.3, 0.3, 0.36, 0.07, 0.8  # inches
 LANE, LOW_LANE = 0.3, 0.22  # heights

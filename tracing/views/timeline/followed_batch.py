@@ -43,12 +43,6 @@ def way(task: np.void) -> list[tuple[int, Lane]]:
     return [(int(task[column]), lane) for column, lane in hops if task[column] >= 0]
 
 
-def stages(task: np.void) -> list[tuple[str, int]]:
-    """(name, ns) of each stage that the batch went through."""
-    hops = [(name, *STAGES[name]) for name in ON_THE_WAY]
-    return [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
-
-
 EDGE = 0.006  # of the width
 
 
@@ -135,6 +129,7 @@ def draw_leg(axes: Axes, scale: Scale, leg: Leg) -> None:
 
 def in_words(task: np.void) -> str:
     """The stages of a batch's way that took 2 % of it or more."""
-    found = stages(task)
+    hops = [(name, *STAGES[name]) for name in ON_THE_WAY]
+    found = [(name, int(task[end] - task[begin])) for name, begin, end in hops if 0 <= task[begin] <= task[end]]
     whole = sum(ns for _, ns in found)
     return " → ".join(f"{duration(ns)} {what}" for what, ns in found if ns >= whole / 50)

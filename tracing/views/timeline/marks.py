@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,13 +19,11 @@ from minidl.events import Kind
 from tracing.trace import event_words
 from tracing.trace.event_index import Lane
 from tracing.trace.kinds import ALARMING, MARKED, TRAITS
+from tracing.trace.trace import Trace
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.spans import killed_at
 from tracing.views.timeline.window import View
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 
 @dataclass(frozen=True)

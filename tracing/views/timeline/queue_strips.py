@@ -29,9 +29,6 @@ class Strip:
     stays: list[Stays]
     room: int  # batches: what is in it at a time is chance, and a picture's size should not be
 
-    def deepest(self, view: View) -> int:
-        return max(int(stays.within(view.begin, view.end).depth()[1].max(initial=0)) for stays in self.stays)
-
     def single(self, view: View) -> bool:
         """Whether each batch is drawn."""
         return not view.summed and len(self.stays) == 1
@@ -66,7 +63,7 @@ def queues_of(view: View) -> list[Strip]:
 
 def draw_strip(axes: Axes, scale: Scale, view: View, strip: Strip, followed: np.void | None) -> None:
     axes.set_gid(strip.label)
-    deepest = max(strip.deepest(view), 1)
+    deepest = max(int(each.within(view.begin, view.end).depth()[1].max(initial=1)) for each in strip.stays)
     row = min(HIGHEST_BOX, strip.height(view) / deepest / ABOVE)
     if strip.single(view):
         batch = NO_BATCH if followed is None else int(followed["epoch"]) << 32 | int(followed["task"])
@@ -114,7 +111,6 @@ def draw_summed_queue(axes: Axes, scale: Scale, stays: list[Stays], name: str, e
 
 def frame_strip(axes: Axes, label: str, highest: float) -> None:
     """The name and the scale of a strip under the lanes, from 0 to `highest`."""
-    axes.set_ylim(0, highest * ABOVE)
     axes.set_yticks([0, highest], ["0", top := f"{highest:,.0f}"])
     axes.tick_params(axis="y", labelsize=colours.NUMBERS - 0.5, length=2, colors=colours.FAINT)
     left = -max(18, 8 + 5 * len(top))  # points: beside the numbers of the scale

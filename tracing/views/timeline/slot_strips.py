@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from tracing.trace.event_index import NO_SLOT
-from tracing.views.queue_contents import batch_of, closing
+from tracing.views.queue_contents import batch_of, closed_at
 from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale, bars, number
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, frame_strip
@@ -32,22 +32,17 @@ class SlotStrip:
         tasks = view.trace.tasks
         filled = (tasks["loader"] == view.loader) & (tasks["worker"] == worker) & (tasks["slot_filled"] >= 0)
         rows = tasks[filled & (tasks["slot"] != NO_SLOT) & np.isin(tasks["epoch"], view.epochs)]
-        until = np.select([np.isin(rows["epoch"], each.epochs) for each in view.iterators], _ends(view), 0)
+        # If no event says that a slot is free, it is shown until main no longer looks.
+        closed = [closed_at(view.trace, each) for each in view.iterators]
+        until = np.select([np.isin(rows["epoch"], each.epochs) for each in view.iterators], closed, 0)
         self.label = f"slots of worker {worker}"
         self.filled = rows["slot_filled"]
         self.free = np.where(rows["slot_free"] >= 0, rows["slot_free"], until)
         self.lent = np.where(rows["slot_lent"] >= 0, rows["slot_lent"], self.free)  # when main had it
         self.batch = batch_of(rows["epoch"], rows["task"])
         self.slots = rows["slot"]  # which slot each is in
-
-    @property
-    def rows(self) -> int:
-        return 1 + int(self.slots.max(initial=0))
-
-    @property
-    def height(self) -> float:
-        """In inches."""
-        return max(0.34, ROW * self.rows)
+        self.rows = 1 + int(self.slots.max(initial=0))
+        self.height = max(0.34, ROW * self.rows)  # inches
 
 
 def slot_strips(view: View) -> list[SlotStrip]:
@@ -56,12 +51,6 @@ def slot_strips(view: View) -> list[SlotStrip]:
         return []
     each = [SlotStrip(view, worker) for worker in range(view.num_workers)]
     return [strip for strip in each if ((strip.free > view.begin) & (strip.filled < view.end)).any()]
-
-
-def _ends(view: View) -> list[np.ndarray]:
-    """For each iterator, until when its slots are shown if no event says that they are free: main no longer looks."""
-    closed = [closing(view.trace, each) for each in view.iterators]
-    return [np.array(view.trace.events["time"][each] if each >= 0 else view.end) for each in closed]
 
 
 def draw_slots(axes: Axes, scale: Scale, view: View, strip: SlotStrip) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from tracing.trace.event_index import Iterator, Lane
 from tracing.trace.intervals import spent
 from tracing.trace.state import MainStatus, PinStatus, WorkerStatus
 from tracing.trace.thread_activity import NUMBER, STATUSES, activity
+from tracing.trace.trace import Trace
 from tracing.views.queue_contents import batch_of
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
 
 NO_BATCH = -1
 

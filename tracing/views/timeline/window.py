@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tracing.trace.event_index import Iterator
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 MOST_SINGLE_BATCHES = 250  # more are summed up: bars would be narrower than three pixels
 BINS = 260  # of a summed-up picture: about three pixels each at 900
@@ -50,22 +46,12 @@ class View:
         if until <= begin or not seen:
             raise ValueError(f"nothing to draw: loader {self.loader} has no events in this window")
         self.iterators = seen  # of that loader, one after the other
+        self.epochs = [epoch for each in seen for epoch in each.epochs]
+        self.num_workers = max(each.num_workers for each in seen)
         self.begin, self.end = begin, until  # ns
         entered, left = _life(tasks)
         self.tasks = tasks[(entered < until) & (left > begin)]  # rows of trace.tasks: those under way in it
-
-    @property
-    def num_workers(self) -> int:
-        return max(each.num_workers for each in self.iterators)
-
-    @property
-    def summed(self) -> bool:
-        """Whether there are too many batches to draw each."""
-        return len(self.tasks) > MOST_SINGLE_BATCHES
-
-    @property
-    def epochs(self) -> list[int]:
-        return [epoch for each in self.iterators for epoch in each.epochs]
+        self.summed = len(self.tasks) > MOST_SINGLE_BATCHES  # whether they are too many to draw each
 
     @property
     def edges(self) -> np.ndarray:
