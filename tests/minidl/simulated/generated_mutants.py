@@ -106,7 +106,7 @@ def of_statements(node: ast.AST, function: ast.FunctionDef) -> Iterator[tuple[st
         if not isinstance(block, list):
             continue
         for k, statement in enumerate(block):
-            if silent(statement):
+            if silent(statement) or (statement is function.body[-1] and brief(statement) == "return None"):
                 continue
             text = f"`{brief(statement)}`"
             if not isinstance(statement, (ast.If, ast.With)):  # there: the condition, the guard
