@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import random
 import signal
@@ -37,7 +38,7 @@ def _kill_one(package: ModuleType, after: float, taken: list[float]) -> None:
     def kill() -> None:
         time.sleep(after)
         killed_at.append(time.perf_counter())
-        os.kill(iterator._workers[0].pid, signal.SIGKILL)
+        os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()

@@ -266,17 +266,16 @@ def test_names_that_other_code_reaches_into_are_torchs(pin_memory: Any) -> None:
     assert loader._iterator is None
     iterator = iter(loader)
     assert loader._iterator is iterator
-    assert [worker.is_alive() for worker in iterator._workers] == [True, True]
+    workers, thread = iterator._workers, iterator._pin_memory_thread
+    assert [worker.is_alive() for worker in workers] == [True, True] and (thread is not None) == bool(pin_memory)
     assert (iterator._data_queue is iterator._worker_result_queue) == (not pin_memory)
-    assert (iterator._pin_memory_thread is not None) == bool(pin_memory)
     assert (iterator._send_idx, iterator._rcvd_idx, iterator._tasks_outstanding) == (4, 0, 4)
     assert list(iterator._task_info) == [0, 1, 2, 3]
     next(iterator)
     assert (iterator._send_idx, iterator._rcvd_idx) == (5, 1)
     assert list(iterator._task_info) == [1, 2, 3, 4]
     iterator._shutdown_workers()
-    assert [worker.is_alive() for worker in iterator._workers] == [False, False]
-    assert iterator._pin_memory_thread is None or not iterator._pin_memory_thread.is_alive()
+    assert not any(each.is_alive() for each in [*workers, *[thread] * bool(thread)])
 
 
 # ---- iterators, several and again

@@ -237,7 +237,7 @@ SIZES = {  # what a reader has to read, in lines of code: never raised
     "minidl/laws.py": ([LAWS], 200),
     "minidl/world": (WORLD, 310),
     "minidl/world/simulated": (SIMULATED, 1241),
-    "tracing": (TRACING, 10514),
+    "tracing": (TRACING, 10350),
     "notebooks": ([path for path in (ROOT / "notebooks").rglob("*.py") if "answers" not in path.parts], 3931),
 }
 

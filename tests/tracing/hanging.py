@@ -140,10 +140,9 @@ def hanging(name: str, directory: Path, *ends: Any) -> Iterator[tuple[Trace, Han
             time.sleep(0.01)
 
 
-def until_it_hangs(
-    directory: Path, cause: Cause, ending: Ending = Ending.ONGOING, what: str = ""
-) -> tuple[Trace, Hang]:
-    """Read until it hangs for this cause, and main does this. (It must come to that, or the test times out.)"""
+def until_it_hangs(directory: Path, cause: Cause, ending: Ending = Ending.ONGOING, *what: str) -> tuple[Trace, Hang]:
+    """Read until it hangs for this cause, and main, and what it waits for, do this. (It must come to that, or the test
+    times out.)"""
     while not any(directory.glob("events-*-*.bin")):
         time.sleep(0.01)
     trace = tracing.load(directory)
@@ -152,7 +151,8 @@ def until_it_hangs(
     while True:
         trace.refresh()
         hang = explain(trace, later(trace, ns))
-        if hang and (hang.cause, hang.ending) == (cause, ending) and what in hang.links[0].what:
+        hangs = hang is not None and (hang.cause, hang.ending) == (cause, ending)
+        if hangs and all(words in link.what for words, link in zip(what, hang.links, strict=False)):
             return trace, hang
         time.sleep(0.02)
 

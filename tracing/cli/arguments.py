@@ -111,8 +111,8 @@ def must_have_a_loader(path: Path, *traces: Trace) -> None:
 def add_part(parser: Parser) -> None:
     """Options for which part of the trace to show."""
     part = parser.add_argument_group("which part", "by default all of one loader: that with the most batches")
-    part.add_argument("--from", dest="start", type=float, metavar="S", help="seconds after the first event")
-    part.add_argument("--to", dest="end", type=float, metavar="S", help="seconds after the first event")
+    part.add_argument("--from", dest="start", type=moderate, metavar="S", help="seconds after the first event")
+    part.add_argument("--to", dest="end", type=moderate, metavar="S", help="seconds after the first event")
     part.add_argument("--batches", type=batches, metavar="A:B", help="batches A to B - 1 of an epoch")
     part.add_argument("--epoch", type=int, metavar="N", help="of this epoch (0)")
     part.add_argument("--loader", type=int, metavar="N", help="of this DataLoader; `report` shows their numbers")
@@ -127,6 +127,13 @@ def must_end_in(path: Path, *suffixes: str) -> None:
     """The suffix of the file's name decides its format. UsageError: it is none of these."""
     if path.suffix.lower() not in suffixes:
         raise UsageError(f"{path}: the file's name must end in {' or '.join(suffixes)}")
+
+
+def moderate(text: str) -> float:
+    """A number that is still one as ns."""
+    if not abs(number := float(text)) < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is too large")
+    return number
 
 
 def batches(text: str) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 The script runs in this process as `__main__`, as under `python script.py` or `python -m pkg.train`: it prints what it
 would print, and exits as it would.
 
-Not with runpy, which drops the script's globals when it raises, SystemExit included, and so iterators that should
-live until Python exits. Its frames would also be in the script's tracebacks.
+runpy only finds a module. It would also run it, but it drops the globals of what raises, SystemExit included, and so
+iterators that should live until Python exits. Its frames would also be in the script's tracebacks.
 
     run_script(tracing.record("traces/train"), "train.py", ["--lr", "0.1"])
 """
@@ -24,8 +24,9 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
+from runpy import _Error, _get_module_details  # type: ignore[attr-defined]  # as pdb's -m has it
 from typing import NoReturn
 
 import tracing
@@ -160,37 +161,21 @@ def run_as_main(main: types.ModuleType, target: str, args: list[str], module: bo
     if PathFinder.find_spec("tracing", sys.path) is None:
         sys.path.append(str(HERE.parent))
     sys.argv = [target, *args]
-    code, main.__file__, spec = find_module(target) if module else find_script(target)
     if module:
-        main.__spec__, main.__package__ = spec, spec.parent
-        sys.argv[0] = main.__file__
-    main.__loader__ = spec.loader
+        try:
+            _, spec, code = _get_module_details(target, _Error)
+        except _Error as error:
+            sys.exit(f"{sys.executable}: {error}")
+        main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
+        main.__file__ = sys.argv[0] = spec.origin or ""
+    else:
+        main.__file__ = path = os.path.abspath(target)
+        with io.open_code(path) as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        main.__loader__ = SourceFileLoader("__main__", path)
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
-
-
-def find_script(target: str) -> tuple[types.CodeType, str, ModuleSpec]:
-    path = os.path.abspath(target)
-    with io.open_code(path) as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
-    return code, path, ModuleSpec("__main__", SourceFileLoader("__main__", path))
-
-
-def find_module(name: str) -> tuple[types.CodeType, str, ModuleSpec]:
-    """Like `python -m`: a package's module is its `__main__`. Imports the packages it is in."""
-    try:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise  # one of the packages imports something that does not exist
-        spec = None
-    code = getattr(spec.loader, "get_code", lambda name: None)(spec.name) if spec is not None else None
-    if spec is None or code is None:
-        sys.exit(f"{sys.executable}: No module named {name}")
-    return code, spec.origin or "", spec
 
 
 # ---- how it ends

@@ -92,11 +92,10 @@ class TerminalHandover:
     def end(self) -> None:
         """Close the view, as the program has ended."""
         flush()
-        watcher, self._watcher = self._watcher, None
-        if watcher is None:
+        if self._watcher is None:  # it has not started
             return
-        self._end_view(watcher)
-        watcher.join()
+        self._end_view(self._watcher)
+        self._watcher.join()
         self._show()  # printed by child processes that still have the file
         for descriptor in (self._pipe, self._file, *self._held.values()):
             with contextlib.suppress(OSError):  # there is none, or the program has closed it

@@ -8,18 +8,16 @@ Legend
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from minidl.events import NO_TASK, Kind, Queue
 from tracing.trace.kinds import TRAITS
+from tracing.trace.state import Label
 from tracing.trace.state_after_event import label
+from tracing.trace.trace import Actor
 from tracing.trace.words import QUEUE_NAMES, size
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from tracing.trace.state import Label
-    from tracing.trace.trace import Actor
 
 KINDS = {kind.value: kind for kind in Kind}
 

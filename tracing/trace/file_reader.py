@@ -105,7 +105,10 @@ class ProcessFiles:
             if not self._read_header(file.read(fmt.HEADER.size), size):
                 return np.empty(0, fmt.RECORD_DTYPE)
             records = np.concatenate([self._read_holes(file.fileno()), *self._read_records(file.fileno())])
-            self._check_size(size)
+            assert self.header is not None
+            # A file that its process has closed has the size that its header promises.
+            if not self._broken and size < fmt.HEADER_SIZE + self.header.used * fmt.RECORD.size:
+                self._damaged(f"cut off: {self.header.used} records were promised, {self._next} are there", size)
             return records
 
     def _damaged(self, what: str, offset: int) -> None:
@@ -188,12 +191,6 @@ class ProcessFiles:
             self._damaged("not a record", fmt.HEADER_SIZE + (first + where) * fmt.RECORD.size)
             block = block[:where]
         return block if block["kind"].all() else block[block["kind"] != 0]
-
-    def _check_size(self, size: int) -> None:
-        """Whether a file that its process has closed has the size that its header promises."""
-        assert self.header is not None
-        if not self._broken and size < fmt.HEADER_SIZE + self.header.used * fmt.RECORD.size:
-            self._damaged(f"cut off: {self.header.used} records were promised, {self._next} are there", size)
 
     # ---- texts
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from tracing.trace.state import (
     WorkerState,
     WorkerStatus,
 )
-from tracing.trace.thread_activity import Doing, doing
+from tracing.trace.thread_activity import doing
 
 if TYPE_CHECKING:
     from tracing.trace.trace import Trace
@@ -61,14 +60,14 @@ def states(trace: Trace, first: int, last: int) -> Iterator[State]:
         yield found
 
 
-def state(trace: Trace, k: int, before: Mapping[int, LoaderState] = MappingProxyType({})) -> State:
+def state(trace: Trace, k: int, before: Mapping[int, LoaderState] | None = None) -> State:
     """The state after event `k`, 0 <= k < len(trace), or -1 for an empty trace. before: of iterators, by number, what
     they looked like after event k - 1, where that is known."""
     if k < 0:
         return State(-1, trace.start, [])
     index = trace.index
     alive = [each.number for each in index.iterators if _is_alive(index, each.number, k)]
-    shown = [Snapshot(trace, number, k, before.get(number)).take() for number in alive]
+    shown = [Snapshot(trace, number, k, (before or {}).get(number)).take() for number in alive]
     if not shown:
         last = max(index.iterators, key=lambda each: each.last(k), default=None)
         shown = [Snapshot(trace, last.number, k).take()] if last and last.last(k) >= 0 else []
@@ -105,11 +104,11 @@ class Snapshot:
         self.begin = self.last(Kind.EPOCH_BEGIN)  # where the epoch begins, -1 before the first
         at = self.begin if self.begin >= 0 else self.iterator.first()
         self.loader, self.epoch = int(self.events["loader"][at]), int(self.events["epoch"][at])
-        self.tasks = self.index.epochs.get(self.loader << 32 | self.epoch)
+        self.tasks = self.index.epochs.get(self.loader << 32 | self.epoch) or Epoch(self.loader, self.epoch)
 
     def take(self) -> LoaderState:
         workers = range(self.iterator.num_workers)
-        send_idx, rcvd_idx, task_info = self.progress()
+        send_idx, rcvd_idx, task_info = self.progress_of_workers() if workers else self.progress_of_main()
         stored = [task for task, info in task_info.items() if info.status is TaskStatus.STORED]
         failed = self.last(Kind.ERROR_RAISED)
         return LoaderState(
@@ -181,14 +180,9 @@ class Snapshot:
 
     # ---- tasks
 
-    def progress(self) -> TaskProgress:
-        if self.tasks is None:
-            return 0, 0, {}
-        return self.progress_of_workers(self.tasks) if self.iterator.num_workers else self.progress_of_main(self.tasks)
-
-    def progress_of_workers(self, tasks: Epoch) -> TaskProgress:
-        k, some = self.k, tasks.under_way(self.k)
-        hops = tasks.hops("dispatched", "received", "stored", "released", "yielded", "skipped", "lost")
+    def progress_of_workers(self) -> TaskProgress:
+        k, some = self.k, self.tasks.under_way(self.k)
+        hops = self.tasks.hops("dispatched", "received", "stored", "released", "yielded", "skipped", "lost")
         dispatched, received, stored, released, yielded, skipped, lost = (hop[some] for hop in hops)
         left = (released <= k) | (yielded <= k) | (skipped <= k)
         task_info: dict[int, TaskState] = {}
@@ -204,13 +198,13 @@ class Snapshot:
             else:  # its batch is in main's hands, or an exception came in its place and was raised
                 continue
             task_info[some.start + at] = TaskState(int(self.events["worker"][dispatched[at]]), status)
-        send_idx = tasks.happened("dispatched", k)
+        send_idx = self.tasks.happened("dispatched", k)
         return send_idx, next(iter(task_info), send_idx), task_info
 
-    def progress_of_main(self, tasks: Epoch) -> TaskProgress:
+    def progress_of_main(self) -> TaskProgress:
         """Without workers main makes one batch at a time: every task before the last is over."""
-        drawn, yielded = tasks.hops("keys_drawn", "yielded")
-        send_idx = tasks.happened("keys_drawn", self.k)
+        drawn, yielded = self.tasks.hops("keys_drawn", "yielded")
+        send_idx = self.tasks.happened("keys_drawn", self.k)
         task = send_idx - 1
         if task < 0 or task == self.in_hand() or yielded[task] <= self.k or self.last(Kind.ERROR_RAISED) > drawn[task]:
             return send_idx, send_idx, {}
@@ -234,11 +228,8 @@ class Snapshot:
 
     # ---- threads
 
-    def doing(self, lane: Lane, worker: int = -1) -> Doing | None:
-        return doing(self.trace, self.iterator, lane, worker, self.k)
-
     def worker(self, worker: int) -> WorkerState:
-        now = self.doing(Lane.WORKER, worker)
+        now = doing(self.trace, self.iterator, Lane.WORKER, worker, self.k)
         started = max(self.last(kind, worker) for kind in (Kind.WORKER_STARTED, Kind.WORKER_BEGIN))
         state = WorkerState(worker, self.value(started), WorkerStatus.STARTING, -1, 0, None, self.results_put(worker))
         state.slots = list(self.slots(worker))
@@ -283,11 +274,11 @@ class Snapshot:
         return max(0, puts.count(self.k) - puts.count(resumed) - 1) if resumed > self.begin else 0
 
     def pin_thread(self) -> PinState:
-        now = self.doing(Lane.PIN)
+        now = doing(self.trace, self.iterator, Lane.PIN, -1, self.k)
         return PinState(PinStatus(now.status), now.task, now.since) if now else PinState(PinStatus.NONE, -1, 0)
 
     def main(self, rcvd_idx: int) -> MainState:
-        now = self.doing(Lane.MAIN)
+        now = doing(self.trace, self.iterator, Lane.MAIN, -1, self.k)
         if now is None:
             return MainState(MainStatus.STARTING, 0, -1, -1, -1)
         status = MainStatus(now.status)

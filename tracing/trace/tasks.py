@@ -77,8 +77,7 @@ def _fill_arrivals(rows: np.ndarray, epoch: Epoch, events: np.ndarray, index: In
             if len(arrived) == 0 or len(of_worker) == 0:
                 continue
             rank = arrived.searchsorted(got[of_worker]) - 1
-            before = np.where(rank >= 0, events["time"][arrived[rank]], -1)
-            rows[f"{name}_arrived"][of_worker] = before
+            rows[f"{name}_arrived"][of_worker] = np.where(rank >= 0, events["time"][arrived[rank]], -1)
             # torch's feeders do not record what they send: its size is what has arrived.
             sizes = np.where(rank >= 0, events["value"][arrived[rank]], -1)
             rows[f"{name}_bytes"][of_worker] = np.maximum(rows[f"{name}_bytes"][of_worker], sizes)

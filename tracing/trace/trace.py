@@ -9,7 +9,6 @@ trace.state(k)                        # everything after event k: tracing.trace.
 from __future__ import annotations
 
 import bisect
-import contextlib
 import os
 import tempfile
 import warnings
@@ -77,11 +76,10 @@ def load(path: str | os.PathLike[str] | Outcome, strict: bool = False, *, part: 
     else:
         from tracing.recording.simulated_run import write  # imports minidl's loader: few need it
 
-        with contextlib.ExitStack() as files:
-            folder = files.enter_context(tempfile.TemporaryDirectory(prefix="simulated-", ignore_cleanup_errors=True))
-            write(path, Path(folder))
-            trace = Trace(folder)
-            weakref.finalize(trace, files.pop_all().close)
+        folder = tempfile.TemporaryDirectory(prefix="simulated-", ignore_cleanup_errors=True)
+        write(path, Path(folder.name))
+        trace = Trace(folder.name)
+        weakref.finalize(trace, folder.cleanup)
     if strict and trace.damage:
         raise trace.damage[0]
     for error in trace.damage:

@@ -70,7 +70,8 @@ def names(hang: Hang) -> list[str]:
 @pytest.mark.parametrize("name", HANGS)
 def test_who_waits_for_whom(name: str, tmp_path: Path) -> None:
     cause, chain = HANGS[name]
-    with hanging(name, tmp_path / "trace", cause, Ending.ONGOING, chain[0][1]) as (trace, hang, pid):
+    said = [what for _, what in chain]
+    with hanging(name, tmp_path / "trace", cause, Ending.ONGOING, *said) as (trace, hang, pid):
         assert explain(trace, later(trace, FLOOR // 2)) is None  # it may only be slow
         tasks = trace.tasks
         has_it = f"worker {tasks['worker'][tasks['task'] == 4].item()}" if (tasks["task"] == 4).any() else ""
@@ -116,7 +117,8 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     @functools.cache
     def of(name: str) -> tracing.Trace:
         cause, chain = HANGS[name]
-        with hanging(name, tmp_path_factory.mktemp(name) / "trace", cause, Ending.ONGOING, chain[0][1]) as (trace, *_):
+        path, said = tmp_path_factory.mktemp(name) / "trace", [what for _, what in chain]
+        with hanging(name, path, cause, Ending.ONGOING, *said) as (trace, *_):
             return trace
 
     return of

@@ -145,18 +145,13 @@ def cycled() -> None:
     list(itertools.islice(itertools.cycle(TORCH.DataLoader(Samples(8), 4)), 3))
 
 
-def stops_early() -> None:
-    list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())})))
-
-
-def one_memory() -> None:
-    list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12))
+def passes_over() -> None:
+    for number, _ in enumerate(TORCH.DataLoader(Samples(40))):
+        time.sleep(0.02 * (number >= 20))
 
 
 def keeps_batches() -> None:
-    kept = []
-    for _ in TORCH.DataLoader(Samples(12, napping(0.1))):
-        kept.append(torch.ones(4 << 20))
+    assert len([torch.ones(4 << 20) for _ in TORCH.DataLoader(Samples(12, napping(0.1)))]) == 12
 
 
 def copies_objects() -> None:
@@ -171,8 +166,9 @@ def copies_objects() -> None:
         (copies_objects, "A worker's memory grew by "),
         (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),
         (cycled, "An itertools.cycle repeats the first pass over a loader"),
-        (stops_early, "StopIteration was raised in the dataset"),
-        (one_memory, "The 12 samples of a batch lay in one memory."),
+        (passes_over, "With the first 20 batches of an epoch nothing was done."),
+        (lambda: list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())}))), "StopIteration was raised"),
+        (lambda: list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12)), "The 12 samples of a batch lay in one"),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],

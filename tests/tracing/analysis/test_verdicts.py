@@ -533,14 +533,15 @@ def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
     assert sum(loader.causes_ns.values()) + loader.main_ns["training"] <= measures.total
     for reason in loader.why:
         assert all(number.ns <= measures.total * max(1, measures.num_workers) for number in reason.numbers), reason.text
-        assert len(trace) > max((max(span) for span in reason.spans), default=0), reason.text
+        spans = [span for number in reason.numbers for span in number.longest]
+        assert len(trace) > max((max(span) for span in spans), default=0), reason.text
         lengths = {id(number): lengths_of(trace, number) for number in reason.numbers}
         for shown in DURATION.findall(reason.text):
             assert shown in durations(reason, lengths), f"{shown}: {reason.text}"
         for shown in SHARE.findall(reason.text):
             assert shown in shares(lengths), f"{shown}: {reason.text}"
         for batch, worker in BATCH.findall(reason.text):
-            named = [trace.events[slice(begin, end + 1)] for begin, end in reason.spans]
+            named = [trace.events[slice(begin, end + 1)] for begin, end in spans]
             assert any(int(batch) in part["task"] for part in named), reason.text
             assert not worker or any(int(worker) in part["worker"][part["task"] == int(batch)] for part in named)
 

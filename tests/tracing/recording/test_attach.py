@@ -136,7 +136,7 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
         with tracing.record(tmp_path / "trace"):
             iterator = iter(DataLoader(Samples(40), 2, num_workers=2))
             next(iterator)
-            workers = iterator._workers
+            workers = torch.multiprocessing.active_children()
             del iterator
             assert not any(worker.is_alive() for worker in workers)
     finally:

@@ -187,7 +187,7 @@ def test_replay_follows_the_clock_pauses_and_steps(recorded: Recorded) -> None:
     clock.now += 1000
     assert replay.look()[1] == times[state.k + 1] + 2000 and not replay.ended()
     clock.now += trace.duration
-    assert replay.ended() and replay.look()[0].k == last
+    assert replay.look()[0].k == last and replay.ended()
     replay.press("space")
     assert replay.look()[0].k == 0  # from the end it begins again
 
@@ -207,7 +207,7 @@ def blocked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracing.Trace]
 def test_a_hang_is_shown_until_the_run_makes_progress(blocked: tracing.Trace) -> None:
     """With the thread that keeps it waiting."""
     later = [0]
-    source = Live(blocked, lambda: time.monotonic_ns() + later[0], lambda: False)
+    source = Live(blocked, lambda: time.monotonic_ns() + later[0])
     source.look()
     assert source.stuck == ()
     later[0] = 60_000_000_000
@@ -227,7 +227,7 @@ def test_a_hang_is_shown_until_the_run_makes_progress(blocked: tracing.Trace) ->
 
 def test_a_run_in_progress_has_the_reports_verdict(recorded: Recorded) -> None:
     trace, clock = recorded("pinned"), Hand()
-    source = Live(trace, clock, lambda: False)
+    source = Live(trace, clock)
     clock.now += 3_000_000_000
     state, now = source.look()
     facts = Recent(trace, state, now)

@@ -129,7 +129,11 @@ def crowded(measures: Measures) -> float:
 
 def beside_main(measures: Measures) -> float:
     """How many cores the other threads of main use while it is at work in the loader (unpickles, keeps its books): 0 if
-    it is on a core more than they are."""
+    it is on a core more than they are, or if none was seen in the program's Python."""
+    looks = [look for look in measures.trace.stacks if look.pid == measures.main_pid]
+    others_in = [(look, name) for look in looks for name in look.threads if name not in measures.main_threads]
+    if not any(look.lines(name)[:1] == [look.own_line(name)] for look, name in others_in):
+        return 0.0  # but in threads of torch, say, which need no lock of Python's
     at_work, main = measures.main_in(MainTime.TAKING, MainTime.HANDLING), [measures.main_pid]
     own, others = (used(measures, main, *names, within=at_work) for names in (["main_cpu"], ["cpu", "main_cpu"]))
     return others / max(1, at_work.total) if others > own else 0.0

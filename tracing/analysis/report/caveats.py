@@ -41,7 +41,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
     found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace), *_same_batches(trace)]
-    found += _memory(trace)
+    found += [*_memory(trace), *_skipped(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -137,6 +137,21 @@ def _memory(trace: Trace) -> list[str]:
         if 4 * (end - later) > LARGE:
             grown["main"] = end - half, end
     return [MEMORY[name].format(*map(size, each)) for name, each in grown.items() if each[0] > least]
+
+
+def _skipped(trace: Trace) -> list[str]:
+    """Batches that a program takes and drops, as it does to go on where it was."""
+    for iterator in trace.index.iterators[:LOOKED_AT]:
+        tasks = trace.tasks[(trace.tasks["loader"] == iterator.loader) & (trace.tasks["epoch"] == iterator.epochs[0])]
+        steps = (tasks["asked"] - tasks["yielded"])[(tasks["asked"] >= 0) & (tasks["yielded"] >= 0)]
+        trains = FEW * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
+        first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
+        if first > FEW:
+            text = (
+                f"With the first {first} batches of an epoch nothing was done. If they are passed over to go on after "
+            )
+            return [text + "them, pass over their keys in the sampler: no sample is loaded for these."]
+    return []
 
 
 def _place(trace: Trace, position: int) -> str:

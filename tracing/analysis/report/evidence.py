@@ -16,7 +16,7 @@ from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_parts
 from tracing.analysis.measure.waited import Verdict
-from tracing.trace.intervals import Intervals, Span, concatenate
+from tracing.trace.intervals import Intervals, concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
@@ -46,11 +46,6 @@ class Reason:
 
     text: str
     numbers: list[Number] = field(default_factory=list)
-
-    @property
-    def spans(self) -> list[Span]:
-        """The longest stretches of all its numbers."""
-        return [span for number in self.numbers for span in number.longest]
 
 
 # ---- what several verdicts say

@@ -115,7 +115,7 @@ class Report:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Reason):
-        return {"text": value.text, "spans": value.spans}
+        return {"text": value.text, "spans": [span for number in value.numbers for span in number.longest]}
     if isinstance(value, Change):
         return vars(value)
     return value.item() if isinstance(value, np.generic) else str(value)

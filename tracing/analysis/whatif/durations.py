@@ -119,11 +119,14 @@ class Durations:
     def _note_workers(self, measures: Measures) -> None:
         """How they start and end."""
         tasks, started = measures.tasks, sum(each.num_workers for each in measures.iterators)
-        preparing = _between(measures, Kind.WORKER_STARTED, Kind.WORKER_READY)  # until it waits for its first task
+        begins = measures.first_batches["fetch_begin"]
+        used = measures.events["value"][measures.positions(begins, "fetch_begin")]  # of CPU, before its first batch
+        # From the start of its process until it waits for its first task; before that, main's time for each.
+        preparing = _median(measures.of_starts(Kind.WORKER_STARTED, Kind.WORKER_READY).length)
+        self.starting = _median(measures.of_starts(Kind.WORKER_STARTING, Kind.WORKER_STARTED).length)
         # All workers share the cores as they start: the simulated machine adds the waiting for these.
         crowded = max(1.0, (measures.num_workers + self.others) / self.cores)
-        self.starting = _between(measures, Kind.WORKER_STARTING, Kind.WORKER_STARTED)  # main's time for each
-        self.preparing_cpu = min(_before_first_batch(measures), preparing)
+        self.preparing_cpu = min(_median(used), preparing)
         self.preparing_wait = max(0.0, preparing - crowded * self.preparing_cpu)
         self.stopping = measures.spent[MainTime.SHUTDOWN] / SECOND / max(1, started)  # main's time for each
         owed = (tasks["index_put"] >= 0) & (tasks["yielded"] < 0) & (tasks["stream_end"] < 0)
@@ -193,17 +196,9 @@ def _cpu(rows: np.ndarray, *names: str) -> np.ndarray:
     return np.asarray(sum(np.maximum(0, rows[name]) for name in names) / SECOND)
 
 
-def _between(measures: Measures, begin: Kind, end: Kind) -> float:
-    """From one event of a worker's start to another: the median of all workers (s); 0 if not known."""
-    lengths = measures.of_starts(begin, end).length
-    return float(np.median(lengths)) / SECOND if len(lengths) else 0.0
-
-
-def _before_first_batch(measures: Measures) -> float:
-    """The CPU time that a worker has used when it begins its first batch: the median of all workers (s)."""
-    begins = measures.first_batches["fetch_begin"]
-    used = measures.events["value"][measures.positions(begins, "fetch_begin")]
-    return float(np.median(used)) / SECOND if len(used) else 0.0
+def _median(of_workers: np.ndarray) -> float:
+    """Of all workers (s); 0 if nothing is known."""
+    return float(np.median(of_workers)) / SECOND if len(of_workers) else 0.0
 
 
 # ---- how long messages take from process to process: s, one for each batch

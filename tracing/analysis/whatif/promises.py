@@ -74,6 +74,7 @@ class Replays:
         self.was, self.recorded = whole.setting, len(whole)
         self.batches = whole.batches * whole.epochs  # that a replay stands for
         self.times = fitted(whole.excerpt(MOST))
+        self.kept = KEPT.get(judgement.verdict, ())  # options not to change
         self.making = float((whole.making_cpu + whole.making_wait).sum())  # by all workers together (s)
         self.run = functools.cache(functools.partial(Replay, self.times))
         self.off = self.taken(self.was) / (measures.total / SECOND) - 1  # above 0: the replay is slower
@@ -98,8 +99,7 @@ class Replays:
 
     def best_first(self) -> list[Setting]:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
-        keep = KEPT.get(self.judgement.verdict, ())
-        found = [each for name in CURES if name not in keep for each in self._best_value(name)]
+        found = [each for name in CURES if name not in self.kept for each in self._best_value(name)]
         found.sort(key=self.share_saved, reverse=True)
         return [each for each in found if self.share_saved(each) >= abs(self.off)]
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.cores import ALL_CORES
-from tracing.analysis.measure.measures import NO_LOADER, Measures
+from tracing.analysis.measure.measures import NO_LOADER
 from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.waited import Judgement
 from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Setting
-from tracing.analysis.whatif.promises import FEWER, KEPT, Replays, number_of_workers
+from tracing.analysis.whatif.promises import FEWER, Replays, number_of_workers
 from tracing.trace.trace import Trace
 
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
@@ -54,7 +54,7 @@ class WhatIf:
         self.cores = times.cores  # of the machine
         self.replayed = len(times)  # batches, of ...
         self.batches = replays.recorded  # ... those recorded
-        self.notes = _notes(self, measures, replays.judgement)  # what is not known, or was chosen
+        self.notes = _notes(self, replays)  # what is not known, or was chosen
 
     def __getitem__(self, setting: Setting) -> Prediction:
         """The prediction for a setting. KeyError: it was not among those tried."""
@@ -103,12 +103,9 @@ def whatif(
         measured = [each for each in measured if loader in each.loaders]
     if not measured:
         raise ValueError(NO_LOADER)
-    measures = measured[0]
-    judgement = Judgement(measures)
-    replays = Replays(measures, judgement)
-    was, times = replays.was, replays.times
-    keeps = "num_workers" in KEPT.get(judgement.verdict, ())
-    likely = [was.num_workers] if keeps else number_of_workers(measures, times)
+    replays = Replays(measured[0], Judgement(measured[0]))
+    was, measures = replays.was, replays.measures
+    likely = [was.num_workers] if "num_workers" in replays.kept else number_of_workers(measures, replays.times)
     workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
     prefetch = [*PREFETCH, was.prefetch_factor]
     prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
@@ -152,13 +149,14 @@ def best(rows: list[Prediction], cores: float) -> Prediction:
     return min((row for row in rows if sure(row) >= enough), key=cost)
 
 
-def _notes(found: WhatIf, measures: Measures, judgement: Judgement) -> list[str]:
+def _notes(found: WhatIf, replays: Replays) -> list[str]:
     """What to know before you trust the table."""
-    unknown = f"The report's verdict is that {judgement.verdict.value}: no replay knows what more workers would do."
+    verdict = replays.judgement.verdict.value
+    fixed = "num_workers" in replays.kept
+    unknown = f"The report's verdict is that {verdict}: no replay knows what more workers would do."
     early = "The run ended early: in a longer one the start-up has less weight than in these predictions."
     inexact = f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
-    fixed = "num_workers" in KEPT.get(judgement.verdict, ())
-    notes = {unknown: fixed, early: ended_early(measures), inexact: abs(found.off) > OFF}
+    notes = {unknown: fixed, early: ended_early(replays.measures), inexact: abs(found.off) > OFF}
     return [note for note, holds in notes.items() if holds]
 
 

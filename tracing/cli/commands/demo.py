@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tracing
-from tracing.cli.arguments import add_command
+from tracing.cli.arguments import UsageError, add_command
 from tracing.cli.terminal_handover import is_terminal
 
 SCRIPT = Path(__file__).parents[1] / "demo_training.py"
@@ -27,6 +27,8 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from tracing.cli.run_script import run_script, shown
 
+    if args.files is not None and args.files < 1:
+        raise UsageError("--files: at least one file is needed")
     recording, files = tracing.record(args.output), [] if args.files is None else [str(args.files)]
     status = run_script(recording, str(SCRIPT), files, live=is_terminal() and not args.no_live)
     trace = tracing.load(recording.path)

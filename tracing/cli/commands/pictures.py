@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tracing
+from tracing.cli import arguments
 from tracing.cli.arguments import add_command, add_part, add_trace, load, must_end_in, part_of, ranks_of, usage_errors
 
 
@@ -36,7 +37,7 @@ def add_to(commands: Any) -> None:
     add_trace(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", default="step.html", help="the page (step.html)")
     add_part(parser)
-    parser.add_argument("--at", type=float, metavar="S", help="begin at this moment: seconds after the first event")
+    parser.add_argument("--at", type=arguments.moderate, metavar="S", help="begin then: seconds after the first event")
 
     text = "write a trace as a page for a bug report, for ui.perfetto.dev, or as lines of JSON"
     examples = "traces/demo --format html -o demo.html", "traces/demo --format perfetto -o demo.json.gz"

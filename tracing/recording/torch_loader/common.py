@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minidl import events
 
-if TYPE_CHECKING:  # what stands behind a class that is put in front of torch's: torch's types leave out what is private
-    from typing import Any as Behind
-else:
-    Behind = object
-
-__all__ = ["Behind", "Progress", "Wrapper", "next_epoch_of"]
+# What stands behind a class that is put in front of torch's; Any, as torch's types leave out what is private.
+Behind: Any = object
 
 
 class Progress:

@@ -133,21 +133,18 @@ class IndexQueue(TracedQueue):
 
 
 class ResultQueue(TracedQueue):
-    """All workers -> main: main's end."""
+    """All workers -> main: main's end, if there is no pin thread."""
 
     name = Queue.RESULT
 
 
-class PinnedResults(TracedQueue):
+class PinnedResults(ResultQueue):
     """The pin thread's end: between a get and the next put on data_queue it only pins. torch: `_pin_memory_loop`"""
 
-    name = Queue.RESULT
     pinning = NO_TASK
-    _begun = False
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self._begun:
-            self._begun = True
+        if self.tap is None:  # for the first time
             emit(events.PIN_THREAD_BEGIN, self.progress.epoch_id)
         message = super().get(block, timeout)
         batch = label(message) >= 0 and not isinstance(content(message[1]), IN_PLACE)
@@ -198,13 +195,13 @@ class DoneEvent(Wrapper):
         self.wrapped.set()
 
 
-def emit_send_failures(queue: Any, name: Queue) -> None:
-    """torch loses a message that cannot be pickled: its feeder thread prints the error. Here it emits it, too."""
+def emit_send_failures(queue: Any) -> None:
+    """torch loses a result that cannot be pickled: its feeder thread prints the error. Here it emits it, too."""
     print_error = queue._on_queue_feeder_error
 
     def failed(error: BaseException, envelope: Any) -> None:
         worker, epoch_id, message = envelope
-        emit(events.SEND_FAILED, epoch_id, label(message), worker, name, text=repr(error))
+        emit(events.SEND_FAILED, epoch_id, label(message), worker, Queue.RESULT, text=repr(error))
         print_error(error, message)
 
     queue._on_queue_feeder_error = failed

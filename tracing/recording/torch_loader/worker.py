@@ -17,7 +17,7 @@ from minidl import events
 from minidl.events import STOP, Queue, describe, emit
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
-from tracing.recording.torch_loader.queues import TracedQueue, content, emit_send_failures, label
+from tracing.recording.torch_loader.queues import ResultQueue, TracedQueue, content, emit_send_failures, label
 
 STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value
 
@@ -34,9 +34,8 @@ def run(
     progress = Progress(epoch_id)
     bound = inspect.signature(worker_loop).bind(*args)
     own = bound.arguments
-    index_queue = WorkersIndexQueue(own["index_queue"], worker_id, progress)
-    emit_send_failures(own["data_queue"], Queue.RESULT)
-    own["index_queue"] = index_queue
+    own["index_queue"] = WorkersIndexQueue(own["index_queue"], worker_id, progress)
+    emit_send_failures(own["data_queue"])
     own["data_queue"] = WorkersResultQueue(own["data_queue"], worker_id, progress)
     own["init_fn"] = TracedInitFn(own["init_fn"], epoch_id)
     torch.utils.data._DatasetKind = emitting_kinds(progress, worker_id)  # type: ignore[misc]  # where the loop looks it up
@@ -52,21 +51,17 @@ class WorkersIndexQueue(TracedQueue):
     """The worker's end of index_queue."""
 
     name = Queue.INDEX
-    _ready = False
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self._ready:
-            self._ready = True
+        if self.tap is None:  # for the first time
             emit(events.WORKER_READY, self.progress.epoch_id, worker=self.worker)
         message = super().get(block, timeout)
         self.progress.epoch_id, self.progress.task = self.epoch_id, label(message)  # what it works on next
         return message
 
 
-class WorkersResultQueue(TracedQueue):
+class WorkersResultQueue(ResultQueue):
     """The worker's end of worker_result_queue."""
-
-    name = Queue.RESULT
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         idx, data = message

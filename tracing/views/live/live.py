@@ -14,6 +14,7 @@ Principles
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -31,7 +32,7 @@ from tracing.views.live.processes import Processes
 from tracing.views.live.recent import Recent, choose
 from tracing.views.main_time import main_in_words
 from tracing.views.terminal.keyboard import Keyboard
-from tracing.views.terminal.restore import exit_on_sigterm
+from tracing.views.terminal.restore import exit_on_sigterm, other_screen
 
 PERIOD = 1 / 8  # s between two frames, if they are cheap
 
@@ -78,12 +79,12 @@ def _run(processes: Processes, console: Console, keyboard: Keyboard) -> None:
     picture = console.is_terminal and not console.is_dumb_terminal
     screen = FullScreen(console) if picture else PlainLines(console)
     shown, help, quit = -1, False, False
-    with screen:
+    with screen, other_screen(console) if picture else contextlib.nullcontext():
         while not quit:
-            ended = processes.source.ended() and (processes.running or not keyboard.active)
             begin, cpu = time.monotonic(), time.thread_time()
             state, now = processes.look()
             source = processes.source
+            ended = source.ended() and (processes.running or not keyboard.active)
             facts = Recent(source.trace, state, now, shown)
             shown, facts.limit, facts.stuck = facts.loader, source.limit, source.stuck
             keys = f"q quit  {source.keys}  h help" if keyboard.active else ""

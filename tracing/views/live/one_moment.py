@@ -52,10 +52,7 @@ def save(moment: Moment, path: Path, width: int, height: int) -> None:
     console = Console(record=True, file=io.StringIO(), force_terminal=True, width=width, height=height)
     console.print(render(moment, width, height))
     svg = console.export_svg(title=f"python -m tracing live {moment.title}", theme=DIMMED_MONOKAI)
-    path.write_text(without_remote_fonts(svg), encoding="utf-8")
-
-
-def without_remote_fonts(svg: str) -> str:
-    """rich's picture fetches its font from the network when it is viewed; ours uses the reader's own."""
+    # rich's picture fetches its font from the network when it is viewed; ours uses the reader's own.
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
-    return svg.replace("Fira Code, monospace", "Fira Code, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    svg = svg.replace("Fira Code, monospace", "Fira Code, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    path.write_text(svg, encoding="utf-8")

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.control import Control
 
 from tracing.views.live.panels import Moment, plain, render
-from tracing.views.terminal.restore import other_screen
 
 PLAIN_PERIOD = 2.0  # s between two plain lines
 SLOWEST_PERIOD = 0.25  # s between two frames, at most
@@ -26,11 +25,9 @@ class PlainLines(contextlib.AbstractContextManager["PlainLines"]):
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._restore = contextlib.ExitStack()
         self.last_words: Callable[[], str] | None = None  # what remains, as a plain line
 
     def __exit__(self, *_: object) -> None:
-        self._restore.close()
         if self.last_words is not None:
             print_line(self.console, self.last_words())
 
@@ -46,10 +43,6 @@ class FullScreen(PlainLines):
     """Frames on the terminal's other screen."""
 
     _size = (0, 0)
-
-    def __enter__(self) -> FullScreen:
-        self._restore.enter_context(other_screen(self.console))
-        return self
 
     def show(self, moment: Moment) -> None:
         size = self.console.width, self.console.height  # looked up for every frame: windows change

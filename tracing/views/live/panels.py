@@ -129,7 +129,8 @@ def _body(loader: LoaderState, recent: Recent, width: int, height: int) -> list[
     if left > passes:
         numbers = NUMBERS_WIDTH if width >= 2 * NUMBERS_WIDTH else 0
         tall = left - passes
-        events = box("last events", _events(recent, tall - 2), width - numbers, tall)
+        said = [event_line(*each, recent.start) for each in recent.said[2 - tall :]]
+        events = box("last events", said, width - numbers, tall)
         boxes = [box("numbers", _numbers(loader, recent), numbers - 1, tall)] if numbers else []
         lines += beside([events, *boxes])
     return lines
@@ -253,10 +254,6 @@ def _main(loader: LoaderState, recent: Recent, width: int) -> list[Line]:
 
 
 # ---- the third row
-
-
-def _events(recent: Recent, count: int) -> list[Line]:
-    return [event_line(*each, recent.start) for each in recent.said[-count:]] if count > 0 else []
 
 
 def _numbers(loader: LoaderState, recent: Recent) -> list[Line]:

@@ -16,7 +16,6 @@ from tracing.trace.state import State
 from tracing.trace.trace import Trace
 from tracing.views.live.event_lines import stuck_in_words
 
-CHECK_PERIOD = 1_000_000_000  # ns between checks of whether the run is still in progress
 STILL = 10_000_000_000  # ns without a batch: then it may hang ...
 ASK_PERIOD = 5_000_000_000  # ... and is examined this often
 JUDGE_PERIOD, JUDGE_COST = 2_000_000_000, 50  # ns between verdicts, and at least this many times what one takes
@@ -36,13 +35,10 @@ class Live:
 
     keys = "space pause"  # that move it
 
-    def __init__(self, trace: Trace, clock: Clock, over: Callable[[], bool]) -> None:
-        """`over` returns whether no process records any more."""
+    def __init__(self, trace: Trace, clock: Clock) -> None:
         self.trace = trace
-        self._recorded = over
         self._clock = clock
-        self._checked = clock()
-        self._over = False
+        self.over = False  # whether no process records any more: tracing.views.live.processes looks
         self._paused: tuple[State, int] | None = None
         self._had: list[tuple[int, int]] = []  # each loader's epoch, and the number of batches it has yielded in it ...
         self._moved = clock()  # ... and when that changed
@@ -61,7 +57,7 @@ class Live:
             # While nothing moves, what limited the load until then is not what one wants to know.
             self.limit = "" if begin - self._moved > ASK_PERIOD else verdict(self.trace)
             self._next_verdict = begin + max(JUDGE_PERIOD, JUDGE_COST * (self._clock() - begin))
-        running = not self._over and (not state.loaders or any(loader.alive for loader in state.loaders))
+        running = not self.over and (not state.loaders or any(loader.alive for loader in state.loaders))
         return state, max(state.time, self._clock()) if running else state.time
 
     def _check_for_hang(self, state: State) -> None:
@@ -74,11 +70,8 @@ class Live:
             self.stuck = stuck_in_words(explain(self.trace, self._clock()), self.trace.path)
 
     def ended(self) -> bool:
-        """Whether nothing more will come."""
-        if not self._over and self._clock() - self._checked >= CHECK_PERIOD:
-            self._checked = self._clock()
-            self._over = self._recorded()
-        return self._over and self._paused is None  # a paused picture stays
+        """Whether nothing more will come than the last look has shown."""
+        return self.over and self._paused is None  # a paused picture stays
 
     def press(self, key: str) -> None:
         """React to a key."""
@@ -88,14 +81,14 @@ class Live:
     @property
     def mode(self) -> str:
         """What it is doing, in a few words."""
-        return "‖ paused" if self._paused is not None else "ended" if self._over else "● live"
+        return "‖ paused" if self._paused is not None else "ended" if self.over else "● live"
 
 
 class Replay:
     """A finished run: the time in the trace is wall time, times `speed`."""
 
     keys = "space pause  ← → step"
-    limit, stuck = "", ()  # as the run is over, they are for `report` and `check` to say
+    limit, stuck, over = "", (), True  # what limited it, and what hung, is for `report` and `check` to say
 
     def __init__(self, trace: Trace, speed: float, clock: Clock) -> None:
         self.trace = trace
@@ -104,34 +97,29 @@ class Replay:
         self._times = trace.events["time"]
         self._from = trace.start, clock()  # a time in the trace, and the wall time when it was shown
         self._k: int | None = None  # paused here
-
-    def _now(self) -> int:
-        shown, wall = self._from
-        return shown + int((self._clock() - wall) * self.speed)
-
-    def _last(self) -> int:
-        return len(self._times) - 1
+        self._last = len(trace) - 1
 
     def look(self) -> tuple[State, int]:
         if self._k is None:
-            now = self._now()
+            shown, wall = self._from
+            now = shown + int((self._clock() - wall) * self.speed)
             k = bisect.bisect_right(self._times, now) - 1
-            if k < self._last():
+            if k < self._last:
                 return self.trace.state(max(k, 0)), now
-            self._k = self._last()
+            self._k = self._last
         state = self.trace.state(self._k)
         return state, state.time
 
     def ended(self) -> bool:
-        return self._now() >= self.trace.start + self.trace.duration if self._k is None else self._k == self._last()
+        return self._k == self._last
 
     def press(self, key: str) -> None:
         if key in STEPS:
-            self._k = min(max(self.look()[0].k + STEPS[key], 0), self._last())
+            self._k = min(max(self.look()[0].k + STEPS[key], 0), self._last)
         elif key == "space" and self._k is None:
             self._k = self.look()[0].k
         elif key == "space":
-            begin = self.trace.start if self._k == self._last() else int(self._times[self._k])
+            begin = self.trace.start if self._k == self._last else int(self._times[self._k])
             self._from, self._k = (begin, self._clock()), None
 
     @property

@@ -11,7 +11,9 @@ from tracing.trace.parts import Part, parts
 from tracing.trace.parts import choose as choose_part
 from tracing.trace.state import State
 from tracing.trace.trace import load
-from tracing.views.live.playback import CHECK_PERIOD, Clock, Live, Replay
+from tracing.views.live.playback import Clock, Live, Replay
+
+CHECK_PERIOD = 1_000_000_000  # ns between looks at which processes there are, and whether they still record
 
 
 class Processes:
@@ -31,9 +33,8 @@ class Processes:
 
     def _open(self, part: Part) -> None:
         self.opened, trace = part, load(part.path)
-        self.source: Live | Replay = Replay(trace, self._speed, self._clock)
-        if self.running:
-            self.source = Live(trace, self._clock, self._over)
+        clock = self._clock
+        self.source: Live | Replay = Live(trace, clock) if self.running else Replay(trace, self._speed, clock)
 
     # ---- a source of frames
 
@@ -48,4 +49,5 @@ class Processes:
             self._looked, self.parts = self._clock(), parts(self.path)
             if self.opened.path not in [part.path for part in self.parts]:
                 self._open(self.parts[0])
+            self.source.over = self._over()
         return self.source.look()

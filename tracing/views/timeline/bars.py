@@ -31,9 +31,6 @@ class Scale:
     def __call__(self, time: np.ndarray | float) -> np.ndarray:
         return (np.asarray(time, float) - self.zero) / self.unit
 
-    def ns(self, inches: float) -> float:
-        return inches * self.inch * self.unit
-
     def inches(self, duration: np.ndarray | float) -> np.ndarray:
         return np.asarray(duration, float) / self.unit / self.inch
 
@@ -64,7 +61,7 @@ def number(
         fitting = min(size, room / width(words, 1.0))
         if fitting < colours.LEAST_NUMBERS:
             continue
-        middle, half = (begin[i] + end[i]) / 2, scale.ns(0.5 * width(words, fitting) + 0.04)
+        middle, half = (begin[i] + end[i]) / 2, (0.5 * width(words, fitting) + 0.04) * scale.inch * scale.unit
         if hatched:
             grounds.append((middle - half, middle + half, low[i], high[i], fill))
         axes.text(

@@ -32,7 +32,7 @@ from tracing.views.timeline import colours
 from tracing.views.timeline.bars import Scale
 from tracing.views.timeline.followed_batch import choose, draw_leg, in_words, legs
 from tracing.views.timeline.lanes import Row, draw_lanes, lanes_of
-from tracing.views.timeline.marks import Mark, draw_notes, draw_regions, marks, note
+from tracing.views.timeline.marks import NOTE, Mark, draw_notes, draw_regions, marks
 from tracing.views.timeline.queue_strips import MOST_SINGLE_QUEUES, Strip, draw_strip, queues_of
 from tracing.views.timeline.slot_strips import ON_ITS_WAY, draw_slots, slot_strips
 from tracing.views.timeline.spans import NO_BATCH, Look, killed_at
@@ -68,7 +68,7 @@ def timeline(
     a note at an event that does not exist.
     """
     view = View(trace, start, end, batches, loader, epoch)
-    noted = [note(trace, event, words) for event, words in notes]
+    noted = [Mark(int(trace.events["time"][event]), NOTE, Lane.FEEDER, -1, words, 0) for event, words in notes]
     followed = choose(view, follow, epoch, [event for event, _ in notes])
     seen = sorted([*marks(view), *noted], key=lambda mark: mark.time)
     rows, strips, slots = lanes_of(view), queues_of(view), slot_strips(view)

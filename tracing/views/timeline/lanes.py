@@ -50,8 +50,7 @@ def draw_lanes(axes: Axes, scale: Scale, view: View, rows: list[Row], seen: list
     axes.set_yticks(range(len(rows)), [row.label for row in rows], size=colours.WORDS)
     axes.tick_params(axis="y", length=0)
     axes.set_gid("lanes")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color("#cccccc")
     for i, row in enumerate(rows):
         if view.summed:

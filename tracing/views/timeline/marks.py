@@ -40,7 +40,7 @@ class Mark:
 
 FIRST = {Kind.WORKER_DIED, Kind.ERROR_RAISED, Kind.GOES_ON}
 SECOND = ALARMING | {Kind.EPOCH_BEGIN, Kind.STATE_TAKEN, Kind.SHUTDOWN_BEGIN}
-NOTE = -1  # the kind of a mark that the caller asked for
+NOTE = -1  # the kind of a mark that the caller asked for, in no lane
 MOST_MARKS = 150
 
 
@@ -65,11 +65,6 @@ def _kills(view: View) -> Iterator[Mark]:
         lane, who = (Lane.WORKER, f"worker {worker}") if worker >= 0 else (Lane.MAIN, "main")
         for time in killed_at(view.trace, view.iterators, lane, worker):
             yield Mark(time, Kind.WORKER_DIED, lane, worker, f"{who} is killed", 0)
-
-
-def note(trace: Trace, position: int, words: str) -> Mark:
-    """A mark at an event, in no lane. Raises IndexError if there is no such event."""
-    return Mark(int(trace.events["time"][position]), NOTE, Lane.FEEDER, -1, words, 0)
 
 
 def _thin_out(found: list[Mark]) -> list[Mark]:

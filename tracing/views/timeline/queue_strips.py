@@ -117,7 +117,5 @@ def frame_strip(axes: Axes, label: str, highest: float) -> None:
     axes.annotate(
         label, (0, 0.5), (left, 0), "axes fraction", "offset points", ha="right", va="center", size=colours.WORDS
     )
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#cccccc")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#cccccc")

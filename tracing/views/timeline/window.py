@@ -52,10 +52,7 @@ class View:
         entered, left = _life(tasks)
         self.tasks = tasks[(entered < until) & (left > begin)]  # rows of trace.tasks: those under way in it
         self.summed = len(self.tasks) > MOST_SINGLE_BATCHES  # whether they are too many to draw each
-
-    @property
-    def edges(self) -> np.ndarray:
-        return np.linspace(self.begin, self.end, BINS + 1)
+        self.edges = np.linspace(begin, until, BINS + 1)  # of the bins, if they are
 
 
 def _one_at_a_time(found: list[Iterator], tasks: np.ndarray, epoch: int | None) -> list[Iterator]:
