@@ -138,8 +138,8 @@ class Watch:
         if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, self._memory)):
             raise OSError("the disk is full, or the file gone")
 
-    def _note_stacks(self, now: int, found: list[tuple[str, list[Line]]]) -> None:
-        threads = [{"name": name, "frames": _with_source(lines)} for name, lines in found]
+    def _note_stacks(self, now: int, found: list[Thread]) -> None:
+        threads = [{"name": name, "cpu": cpu, "frames": _with_source(lines)} for name, cpu, lines in found]
         if self._stacks is None:
             self._stacks = OwnFile(fmt.stacks_file(self._events))
             self._stacks.let_go()
@@ -152,10 +152,11 @@ class Watch:
 # ---- stacks
 
 Line = tuple[str, int, str]  # file, line, function
+Thread = tuple[str, int, list[Line]]  # name, ns of a core that it has used, its lines
 PROMPT = 1e-5  # seconds until Python's lock is taken from the thread that has it
 
 
-def _at_any_moment() -> tuple[int, list[tuple[str, list[Line]]]]:
+def _at_any_moment() -> tuple[int, list[Thread]]:
     """When, and the stacks. Python leaves its lock to a thread for 5 ms, unless that gives it up: whatever waits for it
     then sees the thread where it gives it up (in numpy, or at a file), however little time it spends there."""
     interval = sys.getswitchinterval()
@@ -168,8 +169,8 @@ def _at_any_moment() -> tuple[int, list[tuple[str, list[Line]]]]:
             sys.setswitchinterval(interval)
 
 
-def _stacks() -> list[tuple[str, list[Line]]]:
-    """Each thread's name and lines, innermost first; the main thread is the first."""
+def _stacks() -> list[Thread]:
+    """Each of Python's threads, with its lines, innermost first; the main thread is the first."""
     names = {each.ident: each.name for each in threading.enumerate()}
     main, own = threading.main_thread().ident, _thread.get_ident()
     # The program's finalisers must not run in this thread: no garbage collection here, and the frames are let go before
@@ -178,12 +179,20 @@ def _stacks() -> list[tuple[str, list[Line]]]:
     gc.disable()
     try:
         frames = sorted(sys._current_frames().items(), key=lambda each: each[0] != main)
-        found = [(names.get(ident, f"thread {ident}"), _lines(frame)) for ident, frame in frames if ident != own]
+        found = [
+            (names.get(ident, f"thread {ident}"), _cpu(ident), _lines(frame)) for ident, frame in frames if ident != own
+        ]
         del frames
     finally:
         if collects:
             gc.enable()
     return found[:THREADS]
+
+
+def _cpu(ident: int) -> int:
+    with contextlib.suppress(AttributeError, OSError):  # the system has no such clock
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+    return 0
 
 
 def _lines(frame: object) -> list[Line]:

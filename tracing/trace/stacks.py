@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ class Stack:
     time: int  # ns, the clock of the events
     pid: int
     threads: dict[str, list[Line]]  # name -> the lines it was in, innermost first; the main thread is the first
+    cpu: dict[str, int] = field(default_factory=dict)  # name -> ns of a core that it had used
 
     def own_line(self, thread: str | None = None) -> Line | None:
         """The innermost line of the program's own code that a thread is in, by default the main thread; None if it is
@@ -79,9 +80,9 @@ def read(directory: Path) -> list[Stack]:
         with contextlib.suppress(OSError, ValueError):  # half a line at the end
             for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 entry = json.loads(text)
-                threads = dict[str, list[Line]]()
+                threads, cpu = dict[str, list[Line]](), dict[str, int]()
                 for each in entry["threads"]:  # several may have one name
                     name = f"{each['name']} ({len(threads)})" if each["name"] in threads else each["name"]
-                    threads[name] = [Line(*line) for line in each["frames"]]
-                found.append(Stack(entry["time"], entry["pid"], threads))
+                    threads[name], cpu[name] = [Line(*line) for line in each["frames"]], each["cpu"]
+                found.append(Stack(entry["time"], entry["pid"], threads, cpu))
     return sorted(found, key=lambda each: each.time)

@@ -13,7 +13,6 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.trace.intervals import Intervals
-from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
 WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
@@ -125,15 +124,3 @@ def crowded(measures: Measures) -> float:
     others = cores_of_others(measures)
     crowd = others > max(cores_used(measures), MOST_OF_THEM * cores(measures))
     return others if crowd and not making_waits(measures) else 0.0
-
-
-def beside_main(measures: Measures) -> float:
-    """How many cores the other threads of main use while it is at work in the loader (unpickles, keeps its books): 0 if
-    it is on a core more than they are, or if none was seen in the program's Python."""
-    looks = [look for look in measures.trace.stacks if look.pid == measures.main_pid]
-    others_in = [(look, name) for look in looks for name in look.threads if name not in measures.main_threads]
-    if not any(look.lines(name)[:1] == [look.own_line(name)] for look, name in others_in):
-        return 0.0  # but in threads of torch, say, which need no lock of Python's
-    at_work, main = measures.main_in(MainTime.TAKING, MainTime.HANDLING), [measures.main_pid]
-    own, others = (used(measures, main, *names, within=at_work) for names in (["main_cpu"], ["cpu", "main_cpu"]))
-    return others / max(1, at_work.total) if others > own else 0.0

@@ -157,6 +157,18 @@ class Away:
         self.program = max(1, self.training + self.outside + self.loading)  # all of it
 
 
+def beside(measures: Measures) -> tuple[float, str]:
+    """Of main's threads, but those that iterate and torch's own, the one that uses most of a core: how much, and
+    where the program's code is in which it was seen."""
+    found, looks = (0.0, ""), looks_at(measures, measures.main_pid)
+    for name in {name for look in looks for name in look.threads} - measures.main_threads:
+        own = [replace(look, threads={name: look.threads[name]}) for look in looks if name in look.threads]
+        if seen := seen_at(own):
+            used = own[-1].cpu[name] - own[0].cpu[name]
+            found = max(found, (used / (own[-1].time - own[0].time), seen.place))
+    return found
+
+
 def starting_at(measures: Measures) -> Seen | None:
     """Where main was seen while epochs started, in functions that the loader calls: a sampler's `__iter__`, say."""
     looks = within(measures.main_in(MainTime.STARTUP), looks_at(measures, measures.main_pid))

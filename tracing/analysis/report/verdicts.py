@@ -29,6 +29,7 @@ from tracing.trace.words import size
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE = 1 << 20  # bytes
+BESIDE = 0.2  # of a core: what a thread uses that is worth a word
 AGAIN = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -39,6 +40,8 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
+    beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
+                            Python, the training waits for its lock. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
@@ -79,8 +82,8 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
                             and if the dataset starts no processes: a worker cannot have children.
     not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
-    beside_main             Other threads of main use {beside_main} cores while it takes batches: if they compute in
-                            Python, they keep the lock that it needs for every step. Let a process do that.
+    beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
+                            Python, it keeps the lock that main needs for every step. Let a process do that.
     pins                    Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
@@ -197,7 +200,6 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
         "cores_busy": busy,
         "others": cores.crowded(measures),
         "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
-        "beside_main": round(cores.beside_main(measures), 1),
         "cores_left": not waits and not busy,
         "waits": waits,
     }
@@ -206,12 +208,15 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
 def _of_lines(measures: Measures) -> dict[str, Any]:
     """Where the workers and main were seen."""
     line, main = culprits.seen_at(culprits.looks(measures), culprits.making), culprits.Away(measures).seen
+    beside, beside_at = culprits.beside(measures)
     collates = culprits.mostly_collates(measures)
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
     return {
         "main_line": main.place if main and 2 * main.on_it > main.looks else "",
+        "beside": f"{beside:.0%}" if beside > BESIDE else "",
+        "beside_at": beside_at,
         "line": place,
         "at_line": at_line,
         "starts_at": starts.place if (starts := culprits.starting_at(measures)) else "",
