@@ -78,8 +78,8 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
                             files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
     OPTIONS
-    -                       Workers make batches while main trains: worth it if that takes longer than moving them,
-                            and if the dataset starts no processes: a worker cannot have children.
+    -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
+                            worker cannot have children, and must open itself what the dataset has open (files).
     not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
     beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
