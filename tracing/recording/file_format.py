@@ -7,7 +7,8 @@ A trace is a directory. One file describes it, and each process adds a pair, and
     text-1234-0.jsonl      its texts, a JSON value per line: `[7, {...}]` is text 7, `{"actor": 1, ...}` names a thread;
                            zeros where none is written yet
     cpu-1234-0.bin         samples of its CPU time: the last one shows how long it lived (see tracing.recording.watch)
-    stacks-1234-0.jsonl    the lines its threads were in, often at first, and then twice a second
+    stacks-1234-0.jsonl    the lines its threads were in, and how long each had had a core: often at first, and then
+                           twice a second
 
 A record whose last field, `kind`, is 0 is not there: never written, or its process died while writing it.
 """

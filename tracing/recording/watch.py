@@ -38,7 +38,7 @@ _sleep = time.sleep  # a program, or a test of one, may replace that one
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
 RARELY = WEIGH = SECOND  # ... and after that; and between two looks at the memory, at least
-COST, LOOK_COST, WEIGHING_COST = 1000, 300, 100  # times the CPU time of a sample, a look at the stacks: see 2 above
+COST, LOOK_COST, WEIGHING_COST = 1000, 300, 100  # times the CPU time of a sample, a look, a weighing: see 2
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 23  # bytes of stacks: then the file is begun again

@@ -28,6 +28,7 @@ from torch.utils.data import get_worker_info
 import minidl
 import tracing
 from minidl.world.simulated import compute, simulate, sleep
+from tests.minidl.dying import in_a_thread
 from tests.minidl.programs import TORCH
 from tests.samples import Samples, Stream, dealt, fail, first_of, napping, whole
 from tests.tracing import report_loads as loads
@@ -45,6 +46,12 @@ from tracing.recording import file_format as fmt
 from tracing.trace.stacks import Line, Stack
 from tracing.trace.words import duration
 from tracing.views.timeline import followed_batch, window
+
+
+@pytest.fixture(autouse=True)
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as its age asks for: on a busy machine a look costs more, and then there are too few to show a line."""
+    monkeypatch.setattr("tracing.recording.watch.LOOK_COST", 0)
 
 
 @dataclass
@@ -373,10 +380,6 @@ class InOne:
     tensors: Any
 
 
-def in_one(samples: list[Any]) -> InOne:
-    return InOne(minidl.default_collate(samples))
-
-
 class ByLength(minidl.Sampler[int]):
     """Before it gives the first key it looks at every sample."""
 
@@ -412,7 +415,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "batches of many tensors": (
         Samples(60, lambda index: {str(key): torch.zeros(2) for key in range(200)}),
-        {"num_workers": 1, "batch_size": 4, "collate_fn": in_one},
+        {"num_workers": 1, "batch_size": 4, "collate_fn": lambda samples: InOne(minidl.default_collate(samples))},
         Said(Verdict.MOVING, "", ("A batch has 200 tensors and 0 other Python objects",)),
     ),
     "batches of views": (
@@ -460,9 +463,7 @@ def test_workers_that_wait_for_a_manager(tmp_path: Path) -> None:
 
 def test_a_loader_in_a_thread_is_looked_at_there(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run"):
-        thread = threading.Thread(target=lambda: list(TORCH.DataLoader(Samples(40, napping(0.05)))))
-        thread.start()
-        thread.join()
+        in_a_thread(lambda: list(TORCH.DataLoader(Samples(40, napping(0.05)))))
     (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
     check(loader, Said(Verdict.NO_WORKERS, "", ("samples.py:",)))
 

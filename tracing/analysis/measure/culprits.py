@@ -158,8 +158,8 @@ class Away:
 
 
 def beside(measures: Measures) -> tuple[float, str]:
-    """Of main's threads, but those that iterate and torch's own, the one that uses most of a core: how much, and
-    where the program's code is in which it was seen."""
+    """Of Python's other threads in main, the one that uses most of a core: how much, and where in the program it was
+    seen. (0.0, "") if there is none."""
     found, looks = (0.0, ""), looks_at(measures, measures.main_pid)
     for name in {name for look in looks for name in look.threads} - measures.main_threads:
         own = [replace(look, threads={name: look.threads[name]}) for look in looks if name in look.threads]

@@ -30,7 +30,7 @@ MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE = 1 << 20  # bytes
 BESIDE = 0.2  # of a core: what a thread uses that is worth a word
-AGAIN = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
+TOP_LEVEL = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
@@ -256,7 +256,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
-        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else AGAIN,
+        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else TOP_LEVEL,
         "ends_last": slowest_step(measures),
     }
 
