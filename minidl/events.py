@@ -132,7 +132,7 @@ class Kind(enum.IntEnum):
     PIN_THREAD_END = 82, "pin thread", "runs its last line"
     PIN_JOINED = 83, "main", "has waited for the pin thread to end", "1 if it has ended, 0 if the bounded wait ran out"
     DONE_SET = 84, "main", "sets the workers' done event"
-    WORKER_END = 85, "worker", "leaves its loop", "0 stopped, 1 main is dead, 2 interrupted"
+    WORKER_END = 85, "worker", "leaves its loop", "0 stopped, 1 main is dead, 2 interrupted, 3 an error", "in torch's loader, that error"
     JOIN_BEGIN = 86, "main", "waits for worker {worker} to exit", "the bound in ns"
     WORKER_JOINED = 87, "main", "reaps worker {worker} ({exit})", "exit code, negative for a signal"
     WORKER_TERMINATED = 88, "main", "sends SIGTERM to worker {worker}: it did not exit"

@@ -15,6 +15,8 @@ import torch.utils.data  # noqa: F401  # for all that are forked
 from tests.tracing.cli.terminal import ROOT
 from tracing.__main__ import main as main_of_tracing
 
+TRACED = ("-m", "tracing", "run", "-o", "trace")
+
 
 def run(folder: Path, *command: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `python *command` in `folder`; it must exit with `status`."""

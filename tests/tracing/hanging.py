@@ -16,6 +16,7 @@ import psutil
 
 import minidl
 import tracing
+from tests.minidl.programs import TORCH
 from tests.samples import Samples
 from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
@@ -60,16 +61,10 @@ def run(loader: Any, stop_after: int = -1, epochs: int = 1) -> None:
                 threading.Event().wait()
 
 
-def loader(dataset: Any, **options: Any) -> Any:
-    return minidl.DataLoader(
+def loader(dataset: Any, package: Any = minidl, **options: Any) -> Any:
+    return package.DataLoader(
         dataset, **{"batch_size": 2, "num_workers": 2, "multiprocessing_context": "fork", **options}
     )
-
-
-def torchs(dataset: Any, **options: Any) -> Any:
-    import torch.utils.data
-
-    return torch.utils.data.DataLoader(dataset, 2, num_workers=2, multiprocessing_context="fork", **options)
 
 
 def timed_out() -> None:
@@ -101,8 +96,8 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "blocks": lambda: run(loader(BLOCKS)),
     "without order": lambda: run(loader(BLOCKS, in_order=False)),
     "pinned": lambda: run(loader(BLOCKS, pin_memory="host")),
-    "torch": lambda: run(torchs(BLOCKS)),
-    "torch drops": lambda: run(torchs([*range(BAD), threading.Lock()], collate_fn=list)),
+    "torch": lambda: run(loader(BLOCKS, TORCH)),
+    "torch drops": lambda: run(loader([*range(BAD), threading.Lock()], TORCH, collate_fn=list)),
     "serial": lambda: run(loader(BLOCKS, num_workers=0, multiprocessing_context=None)),
     "locked": locked,
     "sampler": lambda: run(loader(BLOCKS, batch_size=None, sampler=sampler())),

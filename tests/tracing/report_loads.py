@@ -4,12 +4,10 @@ what they need."""
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.util
 import os
 import signal
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -91,7 +89,7 @@ def record(
     step: float = 0.001,
     every: int = 1,
     epochs: int = 1,
-    package: ModuleType | Any = minidl,
+    package: Any = minidl,
     **options: Any,
 ) -> tracing.Trace:
     """The trace of a training that takes `step` seconds after every `every`-th batch, and no time after the others."""

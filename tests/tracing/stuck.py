@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import queue
 import sys
 import threading
 import time
@@ -22,13 +23,15 @@ full: Any = multiprocessing.Queue(1)
 
 class Numbers:
     def __len__(self) -> int:
-        return 40 if where in ("evaluation", "evaluates", "prepares") else 100_000
+        return 40 if where in ("evaluation", "evaluates", "prepares", "ahead") else 100_000
 
     def __getitem__(self, index: int) -> int:
         if index >= 20 and where == "dataset":
             never.wait()  # stuck: dataset
         if where == "first":
             never.wait()  # stuck: first
+        if index >= 20 and where == "mark":
+            full.get()  # stuck: mark
         while index >= 20 and where == "queue":
             full.put(index)  # stuck: queue
         return index
@@ -65,7 +68,13 @@ def main() -> None:
     options: dict[str, Any] = {
         "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
     }  # fmt: skip
-    for number, _batch in enumerate(DataLoader(Numbers(), 4, worker_init_fn=init, **options)):
+    loader = DataLoader(Numbers(), 4, worker_init_fn=init, **options)
+    if where == "ahead":  # another thread iterates, and says nothing when it ends
+        batches: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=lambda: list(map(batches.put, loader)), daemon=True).start()
+        while True:
+            batches.get()  # stuck: ahead
+    for number, _batch in enumerate(loader):
         time.sleep(0.01)
         if number == 6 and where == "training":
             never.wait()  # stuck: training

@@ -30,12 +30,12 @@ def begin(directory: Path) -> Path:
     return directory
 
 
-def copy(trace: tracing.Trace, events: np.ndarray, directory: Path) -> tracing.Trace:
-    """A trace with `events` in place of those of `trace`, emitted by the same threads; it has times of its own, so the
-    order of `events` is the order of the copy."""
+def copy(trace: tracing.Trace, events: np.ndarray, directory: Path, times: np.ndarray | None = None) -> tracing.Trace:
+    """A trace with `events` in place of those of `trace`, emitted by the same threads, at these times. Without them it
+    has times of its own, so the order of `events` is the order of the copy."""
     begin(directory)
     events = events.copy()
-    events["time"] = 1000 * (1 + np.arange(len(events)))
+    events["time"] = 1000 * (1 + np.arange(len(events))) if times is None else times
     pids = np.array([actor.pid for actor in trace.actors])
     texts = {number: trace.text(event) for number, event in enumerate(events) if event["text"]}
     events["text"] = np.where(events["text"] > 0, 1 + np.arange(len(events)), 0)
@@ -57,8 +57,8 @@ WAY = [  # of a batch: which thread emits what, and when (ns after keys_begin), 
 ]  # fmt: skip
 
 
-def steady(directory: Path, tasks: int, workers: int = 4) -> int:
-    """A long, steady load: `tasks` batches by `workers` workers, without start and end. Returns its events."""
+def steady(directory: Path, tasks: int, workers: int) -> tracing.Trace:
+    """A long, steady load: `tasks` batches by `workers` workers, without start and end."""
     begin(directory)
     files: dict[int, list[np.ndarray]] = {}
     numbers = np.arange(tasks)
@@ -80,7 +80,7 @@ def steady(directory: Path, tasks: int, workers: int = 4) -> int:
         first += [_event(Kind.FEEDER_BEGIN, worker=w, actor=1, queue=Queue.RESULT) for w in roles if pid > 1]
         rest = np.concatenate(parts)
         write_file(directory, pid, np.concatenate([*first, rest[np.argsort(rest["time"], kind="stable")]]))
-    return len(tracing.load(directory))
+    return tracing.load(directory)
 
 
 def _event(kind: Kind, **fields: Any) -> np.ndarray:

@@ -114,7 +114,7 @@ class EventWriter:
         if offset < events.end:
             with self._lock:
                 if offset >= self._limit and not self._closed:
-                    self.failure = events.reserve(offset + fmt.RECORD.size)
+                    self.failure = events.reserve(offset + fmt.RECORD.size) or self.failure
                     self._limit = events.limit
             if offset < self._limit:
                 return True
@@ -201,8 +201,8 @@ class _Mapped:
         file.let_go()  # a mapping needs no descriptor
         self.limit = 0  # bytes: what is below can be written to
         self.end = end  # up to where it may grow. Lowered once the disk is full
-        with file.opened() as descriptor:
-            self.memory = mapped(descriptor, end)  # beyond the file's end it cannot be written to
+        with file.opened() as opened:
+            self.memory = mapped(opened.fileno(), end)  # beyond the file's end it cannot be written to
         if failure := self.reserve(fmt.HEADER_SIZE):
             raise failure
 
@@ -223,13 +223,13 @@ class _Mapped:
     def _allocate(self, end: int) -> None:
         with self._file.opened() as file:
             try:
-                os.posix_fallocate(file, self.limit, end - self.limit)
+                os.posix_fallocate(file.fileno(), self.limit, end - self.limit)
             except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
                 if getattr(error, "errno", None) in FULL:
                     raise
-                os.ftruncate(file, end)
+                file.truncate(end)
 
     def cut(self, end: int) -> None:
         """End the file after what is used."""
         with contextlib.suppress(OSError), self._file.opened() as file:  # unless it is gone
-            os.ftruncate(file, end)
+            file.truncate(end)

@@ -8,7 +8,6 @@ import os
 import platform
 from pathlib import Path
 
-from tracing.recording.own_files import LEAST
 from tracing.recording.system_calls import open_above
 
 _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # ns
@@ -46,7 +45,7 @@ def has_thread(thread: int) -> bool:
 def memory(pid: int, counted: str = "Pss") -> int:
     """Bytes of it. What several processes have mapped is shared out, or with "Rss" counted in each. Elsewhere 0:
     `run --try` shows none, and no report says that memory grows."""
-    with contextlib.suppress(OSError), open(open_above(f"/proc/{pid}/smaps_rollup", LEAST)) as file:
+    with contextlib.suppress(OSError), open(open_above(f"/proc/{pid}/smaps_rollup")) as file:
         return 1024 * int(file.read().partition(f"\n{counted}:")[2].split()[0])
     return 0
 
@@ -55,7 +54,7 @@ def cores() -> tuple[int, int]:
     """Of all cores together since the machine started (ns): busy, or taken by other machines on the same host; idle.
     Elsewhere -1: that other programs took the cores is not noticed."""
     try:
-        with open(open_above("/proc/stat", LEAST), "rb") as file:
+        with open(open_above("/proc/stat"), "rb") as file:
             ticks = [int(each) * _TICK for each in file.readline().split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
     except (OSError, ValueError):

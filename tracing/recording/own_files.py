@@ -14,12 +14,11 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
-from tracing.recording.system_calls import file_of
+from tracing.recording.system_calls import LEAST, file_of
 
-LEAST = 100
 FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -33,32 +32,21 @@ class OwnFile:
         self._held = above_others(os.open(path, FLAGS | os.O_CREAT | os.O_EXCL, 0o644))
         self._file = file_of(self._held)
 
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[int]:
-        """A descriptor of it. Raises OSError; FileNotFoundError if it is gone, or another has its name."""
-        descriptor = self._open()
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+    def opened(self) -> FileIO:
+        """It, opened anew. Raises OSError; FileNotFoundError if it is gone, or another has its name."""
+        return FileIO(self._open(), "r+")  # not `open`, which a program, or a test of one, may replace
 
-    def append(self, data: bytes) -> bool:
-        """Whether it was written, whole."""
-        with contextlib.suppress(OSError):
-            if file_of(self._held) != self._file:
-                self._held = self._open()
-            return os.write(self._held, data) == len(data)
-        return False
+    def append(self, data: bytes) -> None:
+        """Raises OSError as `opened` does, or if the disk is full."""
+        if file_of(self._held) != self._file:
+            self._held = self._open()
+        if os.write(self._held, data) < len(data):
+            raise OSError("the disk is full")
 
     def let_go(self) -> None:
-        """Hold no descriptor, until the next `append`."""
+        """Hold no descriptor, until the next `append`. Can be called twice."""
         if file_of(self._held) == self._file:
             os.close(self._held)
-
-    def close(self) -> None:
-        """Write nothing more. Can be called twice."""
-        self.let_go()
-        self._file = b"closed"
 
     def _open(self) -> int:
         descriptor = above_others(os.open(self.path, FLAGS))

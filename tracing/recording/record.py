@@ -56,7 +56,6 @@ class record:  # in lower case because it reads as a function: `with record(path
         self.path = Path(path).absolute()
         self._part_of: dict[str, Any] = {}  # the run, if this is a part of one
         self._writer: EventWriter | None = None
-        self._previous: events.Recorder | None = None
         self.ended_by = ""  # the error that ends it: after KeyboardInterrupt, it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
@@ -116,16 +115,15 @@ class Child:
 
     def __init__(self, directory: Path, run: Any) -> None:
         self.directory, self.run = directory, run
-        self._lock = threading.RLock()  # several threads may each begin to iterate a loader
+        self.lock = threading.RLock()  # several threads may each begin to iterate a loader
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         if kind != events.LOADER:
             return
-        with self._lock:
+        with self.lock:
             if events.installed() == self.record:
                 self.become_a_part()
-        if (recorder := events.installed()) is not None:
-            recorder(kind, epoch_id, task, worker, queue, value, text)
+        events.emit(kind, epoch_id, task, worker, queue, value, text)
 
     def become_a_part(self) -> None:
         events.install(None)  # also what is put back when the part's recording stops
@@ -145,12 +143,9 @@ def _after_fork_in_child() -> None:
     if isinstance(recorder, EventWriter):
         recorder.forget_process()  # a loader's worker is given it again
         directory = trace_directory.whole(recorder.directory)
-        child = Child(directory, fmt.description(directory).get("run"))
-    elif isinstance(recorder, Child):  # a new lock, which no other thread holds
-        child = Child(recorder.directory, recorder.run)
-    else:
-        return
-    events.install(child.record)
+        events.install(Child(directory, fmt.description(directory).get("run")).record)
+    elif isinstance(recorder, Child):
+        recorder.lock = threading.RLock()  # which no other thread holds
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

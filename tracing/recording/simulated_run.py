@@ -49,11 +49,10 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
         "cpus": outcome.options["cpus"],
         "stopped": last + FOR_EVER if repeated.deadlock else last,
         "killed": _killed(repeated),
+        "replaced": replaced,
     }
     if repeated.deadlock or repeated.endless:  # a reader would ask the operating system for the processes' status
         about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in repeated.exitcodes.items()}
-    if replaced is not None:
-        about["replaced"] = replaced
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
     for pid in repeated.parents:
         _write_process(repeated, pid, directory)
@@ -88,7 +87,6 @@ def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
             what = f"{kind!r} with {numbers} cannot be recorded: {error}"
             raise RuntimeError(f"{what}: emit takes integers; you may also leave out its calls") from None
     path = fmt.events_file(directory, pid, 0)
-    header: tuple[Any, ...] = (fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.events[0][0])
-    data = fmt.HEADER.pack(*header, len(records), 0).ljust(fmt.HEADER_SIZE, b"\0")
-    path.write_bytes(data + b"".join(records))
+    header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, fmt.RECORD.size, pid, outcome.events[0][0], len(records), 0)
+    path.write_bytes(header.ljust(fmt.HEADER_SIZE, b"\0") + b"".join(records))
     fmt.text_file(path).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")

@@ -40,10 +40,13 @@ def file_of(descriptor: int) -> bytes:
     return about.raw[:16] if _fstat(descriptor, about) == 0 else b""
 
 
-def open_above(path: str, least: int) -> int:
-    """A descriptor of a file, to read it: `least` or above. Raises OSError."""
+LEAST = 100  # of our descriptors: see tracing.recording.own_files
+
+
+def open_above(path: str) -> int:
+    """A descriptor of a file, to read it: LEAST or above. Raises OSError."""
     descriptor = _libc.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC)
-    above = int(_libc.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least))
+    above = int(_libc.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST))
     _libc.close(descriptor)
     if above < 0:
         raise OSError(f"cannot be read: {path}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
 import platform
@@ -29,24 +28,22 @@ from tracing.recording import file_format as fmt
 from tracing.recording.linux import cpus, machine
 
 
-def claim(directory: Path, **about: Any) -> Path:
+def claim(directory: Path, number: int = 1, **about: Any) -> Path:
     """Begin a trace to record into: in `directory`, or, while another recording uses that, in one beside it with a
-    number. Returns which. `about` are more entries of its trace.json.
+    `number`. Returns which. `about` are more entries of its trace.json.
 
     An earlier trace is replaced, but only the files that are known to be its own. Raises FileExistsError if the
     directory holds anything else, OSError if it cannot be made."""
-    used = directory
-    for number in itertools.count(2):
-        if used.exists() and not used.is_dir():
-            raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
-        used.mkdir(parents=True, exist_ok=True)
-        with locked(used):
-            if not being_recorded(used):
-                _empty(used)
-                _describe(used, **about)
-                break
-        used = directory.with_name(f"{directory.name}-{number}")
-    return used
+    used = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
+    if used.exists() and not used.is_dir():
+        raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
+    used.mkdir(parents=True, exist_ok=True)
+    with locked(used):
+        if not being_recorded(used):
+            _empty(used)
+            _write(used, _description() | about)
+            return used
+    return claim(directory, number + 1, **about)
 
 
 @contextlib.contextmanager
@@ -65,16 +62,12 @@ def being_recorded(directory: Path, elsewhere: bool = True) -> bool:
     """Whether a living process still records into it or one of its parts; `elsewhere` if it began on another
     machine, whose processes cannot be seen from here. (After its stop, workers that live on may still write:
     that is not read again.)"""
-    return any(_records(each, elsewhere) for each in (directory, *parts_of(directory)))
-
-
-def _records(directory: Path, elsewhere: bool) -> bool:
-    about = fmt.description(directory)
-    if not isinstance(about.get("pid"), int) or about.get("stopped") is not None:
-        return False
-    if about.get("machine", machine()) != machine():
-        return elsewhere
-    return is_alive(about["pid"])
+    for about in map(fmt.description, (directory, *parts_of(directory))):
+        if isinstance(about.get("pid"), int) and about.get("stopped") is None:
+            is_here = about.get("machine", machine()) == machine()
+            if is_alive(about["pid"]) if is_here else elsewhere:
+                return True
+    return False
 
 
 def parts_of(directory: Path) -> list[Path]:
@@ -103,10 +96,10 @@ def _empty(directory: Path) -> None:
             folder.rmdir()
 
 
-def _describe(directory: Path, **about: Any) -> None:
-    """Write trace.json. `stopped`: when the recording was stopped (ns, the events' clock)."""
+def _description() -> dict[str, Any]:
+    """What trace.json says at the start. `stopped`: when the recording was stopped (ns, the events' clock)."""
     pid, monotonic, wall_clock = os.getpid(), time.monotonic_ns(), time.time_ns()
-    description = {
+    return {
         "format": fmt.VERSION,
         "recorded_by": "minidl",
         "run": f"{pid}-{wall_clock}",
@@ -120,9 +113,7 @@ def _describe(directory: Path, **about: Any) -> None:
         "torch": next((each.version for each in metadata.distributions(name="torch")), None),
         "system": platform.platform(),
         "stopped": None,
-        **about,
     }
-    _write(directory, description)
 
 
 def _write(directory: Path, description: dict[str, Any]) -> None:

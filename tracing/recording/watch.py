@@ -25,7 +25,6 @@ import signal
 import sys
 import threading
 import time
-import weakref
 from pathlib import Path
 
 from tracing.recording import file_format as fmt
@@ -53,17 +52,14 @@ class Watch:
 
     def __init__(self, events: Path) -> None:
         """Begin. Raises OSError, and RuntimeError if there can be no more threads."""
-        self._events = events
         self._samples = OwnFile(fmt.samples_file(events))
-        self._stacks: OwnFile | None = None
+        self._stacks = OwnFile(fmt.stacks_file(events))
+        self._stacks.let_go()
         self._parent = os.getppid()
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
         self._memory = self._weigh = 0  # bytes, and when to look at that again (ns)
-        # The clock of the main thread's CPU time; None where the system has none.
-        ident = threading.main_thread().ident or 0
-        self._main_clock = time.pthread_getcpuclockid(ident) if hasattr(time, "pthread_getcpuclockid") else None
         self.go_on()
         _watches.add(self)
 
@@ -88,7 +84,7 @@ class Watch:
 
     def stop(self) -> None:
         """End for good. Can be called twice."""
-        with _pauses.lock:
+        with _forking:
             if self in _watches:
                 self.pause()
                 with contextlib.suppress(OSError):
@@ -96,9 +92,9 @@ class Watch:
                 self.forget()
 
     def forget(self) -> None:
-        """Close the file. (In a forked child its thread is not there.)"""
+        """Hold no file. (In a forked child its thread is not there.)"""
         _watches.discard(self)
-        self._samples.close()
+        self._samples.let_go()
 
     # ---- the thread
 
@@ -131,28 +127,24 @@ class Watch:
             due = time.monotonic_ns() + wait
 
     def _sample(self, now: int) -> None:
-        main = -1 if self._main_clock is None else time.clock_gettime_ns(self._main_clock)
+        main = _cpu(threading.main_thread().ident or 0)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
         used = (time.process_time_ns(), main, children)
-        if not self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, self._memory)):
-            raise OSError("the disk is full, or the file gone")
+        self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, self._memory))
 
     def _note_stacks(self, now: int, found: list[Thread]) -> None:
         threads = [{"name": name, "cpu": cpu, "frames": _with_source(lines)} for name, cpu, lines in found]
-        if self._stacks is None:
-            self._stacks = OwnFile(fmt.stacks_file(self._events))
-            self._stacks.let_go()
         with self._stacks.opened() as file:
-            if os.fstat(file).st_size > MOST:
-                os.ftruncate(file, 0)  # the last is read most
-            os.write(file, json.dumps({"time": now, "pid": os.getpid(), "threads": threads}).encode() + b"\n")
+            if os.fstat(file.fileno()).st_size > MOST:
+                file.truncate(0)  # the last is read most
+            file.write(json.dumps({"time": now, "pid": os.getpid(), "threads": threads}).encode() + b"\n")
 
 
 # ---- stacks
 
 Line = tuple[str, int, str]  # file, line, function
-Thread = tuple[str, int, list[Line]]  # name, ns of a core that it has used, its lines
+Thread = tuple[str, int, list[Line]]  # name, ns of a core that it has used (-1: unknown), its lines
 PROMPT = 1e-5  # seconds until Python's lock is taken from the thread that has it
 
 
@@ -190,9 +182,10 @@ def _stacks() -> list[Thread]:
 
 
 def _cpu(ident: int) -> int:
-    with contextlib.suppress(AttributeError, OSError):  # the system has no such clock
+    """What a thread has used of a core (ns); -1: the system has no such clock."""
+    with contextlib.suppress(AttributeError, OSError):
         return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
-    return 0
+    return -1
 
 
 def _lines(frame: object) -> list[Line]:
@@ -215,30 +208,30 @@ def _with_source(lines: list[Line]) -> list[tuple[str, int, str, str]]:
 
 # ---- forks
 
-_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+_watches: set[Watch] = set()
+# Held from before a fork until after it: two threads may fork at once. Reentrant, since a signal handler may fork
+# meanwhile.
+_forking = threading.RLock()
 
 
-class _Pauses:
-    """One at a time: two threads may fork at once. Reentrant, since a signal handler may fork meanwhile."""
-
-    lock = threading.RLock()  # held from before a fork until after it
-
-    def begin(self) -> None:
-        self.lock.acquire()
-        for watch in list(_watches):
-            watch.pause()
-
-    def end(self) -> None:
-        for watch in list(_watches):
-            with contextlib.suppress(RuntimeError):
-                watch.go_on()
-        self.lock.release()
-
-    def end_in_child(self) -> None:
-        self.lock = threading.RLock()
-        for watch in list(_watches):
-            watch.forget()
+def _before_fork() -> None:
+    _forking.acquire()
+    for watch in list(_watches):
+        watch.pause()
 
 
-_pauses = _Pauses()
-os.register_at_fork(before=_pauses.begin, after_in_parent=_pauses.end, after_in_child=_pauses.end_in_child)
+def _after_fork() -> None:
+    for watch in list(_watches):
+        with contextlib.suppress(RuntimeError):
+            watch.go_on()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    global _forking
+    _forking = threading.RLock()
+    for watch in list(_watches):
+        watch.forget()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

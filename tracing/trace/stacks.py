@@ -16,6 +16,8 @@ from typing import NamedTuple
 from tracing.recording import file_format as fmt
 from tracing.recording.loader_text import LIBRARY
 
+MAIN = "MainThread"  # the name that Python gives the main thread
+
 
 class Line(NamedTuple):
     """A line of Python that was being executed."""

@@ -46,13 +46,12 @@ def change(found: LoaderComparison, name: str) -> Any:
 
 
 def test_a_run_does_not_differ_from_itself(plain: tracing.Trace) -> None:
-    found, rows = compare(plain, plain).loaders[0], plain.tasks
+    comparison = compare(plain, plain)
+    found, rows = comparison.loaders[0], plain.tasks
     assert found.faster == 1 and not found.real and found.configs == {} and found.differ is None
     assert not any(each.real for each in [*found.places, *found.stages])
     assert found.sentence().startswith("No real difference")
-    assert f"Keys the same in the {BATCHES} batches that both have drawn" in " ".join(
-        str(compare(plain, plain)).split()
-    )
+    assert f"Keys the same in the {BATCHES} batches that both have drawn" in " ".join(str(comparison).split())
     # The numbers are those of the trace.
     assert change(found, "fetch").before == np.median(rows["fetch_end"] - rows["fetch_begin"])
     assert found.before.batches == found.compared == len(rows) == BATCHES

@@ -47,8 +47,11 @@ STUCK = [
     ("minidl", "dataset", "Ctrl-C", Cause.CODE),
     ("torch", "first", "Ctrl-C", Cause.CODE),
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
+    ("torch", "mark", "SIGTERM", Cause.CODE),
+    ("minidl", "ahead", "Ctrl-C", Cause.TRAINING),
 ]
-ADVICE = {"a lock that is shared": ("first", "collate"), "the queue is full": ("queue",)}  # where
+LOCK, FULL, EMPTY = "a lock that is shared", "the queue is full", "the queue is empty"
+ADVICE = {LOCK: ("first", "collate"), FULL: ("queue",), EMPTY: ("mark", "ahead")}  # where
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,9 +160,23 @@ def copies_objects() -> None:
     list(TORCH.DataLoader(Samples(12, lambda key: time.sleep(0.1) or sum(map(len, names[key::12]))), num_workers=1))
 
 
+def leaves_an_alarm() -> None:
+    def late(*_: object) -> None:
+        raise TimeoutError("a sample took too long")
+
+    def limits(worker_id: int) -> None:
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        for _ in TORCH.DataLoader(Samples(8), num_workers=1, worker_init_fn=limits):
+            time.sleep(5)
+
+
 @pytest.mark.parametrize(
     ("program", "note"),
     [
+        (leaves_an_alarm, "Worker 0 left its loop with an error at test_report.py:"),
         (keeps_batches, "Main's memory grew by "),
         (copies_objects, "A worker's memory grew by "),
         (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),

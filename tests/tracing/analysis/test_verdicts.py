@@ -43,7 +43,7 @@ from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.verdicts import VERDICTS, facts, slowest_part
 from tracing.analysis.whatif import promises
 from tracing.recording import file_format as fmt
-from tracing.trace.stacks import Line, Stack
+from tracing.trace.stacks import MAIN, Line, Stack
 from tracing.trace.words import duration
 from tracing.views.timeline import followed_batch, window
 
@@ -163,6 +163,14 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
             ("even beyond the cores", "__getitems__"), (MORE_WORKERS, "keeps what it has read"),
         ),
     ),
+    "slower and slower": (
+        Makes(80, lambda index: sleep(0.001 * index)), {"num_workers": 1, "batch_size": 2},
+        Said(Verdict.WORKERS, "Batches take 7.3 times as long at the end as at the beginning"),
+    ),
+    "a stream that may not be divided": (
+        Stream(Makes(80, computes_and_waits)), {"num_workers": 1, "cpus": 8},
+        Said(Verdict.WORKERS, "Before you use more workers, let each take its share", (), (MORE_WORKERS,)),
+    ),
     "a last batch, for which the other worker has no company": (  # no finished one waits for it
         Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, ""),
     ),
@@ -224,6 +232,10 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Makes(60, is_quick), {"sampler": Keys(60)},
         Said(Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), ("prefetch_factor=",)),
     ),
+    "keys drawn anew for each batch": (
+        Makes(40, is_quick), {"num_workers": 0, "sampler": Keys(40), "batch_size": 4, "epochs": 6, "leave": 1},
+        Said(Verdict.SAMPLER, "6 of 6 epochs, begun at test_verdicts.py:", (), ("whole epoch at once",)),
+    ),
     "a worker_init_fn": (  # main does not call it
         Makes(6, is_quick), {"epochs": 4, "worker_init_fn": starts_slowly},
         Said(
@@ -241,7 +253,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "an iterator for each batch": (
         Makes(400, waits), {"batch_size": 20, "epochs": 6, "leave": 1},
-        Said(Verdict.STARTUP, "6 of 6 epochs were left before their end, after 6 batches"),
+        Said(Verdict.STARTUP, "6 of 6 epochs, begun at test_verdicts.py:", ("left before their end, after 6 batches",)),
     ),
     "epochs that are left early": (
         Makes(800, waits), {"batch_size": 40, "epochs": 3, "leave": 2},
@@ -388,6 +400,9 @@ class ByLength(minidl.Sampler[int]):
         return iter(range(8))
 
 
+UNREAD = multiprocessing.get_context("fork").Queue()
+
+
 def waits_for(words: Any, key: int) -> int:
     return len([words.get(key) for _ in range(30)])
 
@@ -413,6 +428,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         TORCH.TensorDataset(torch.zeros(100_000, 20), torch.zeros(100_000)), {"num_workers": 2, "batch_size": 4096},
         Said(Verdict.WORKERS, "The 4096 samples of a batch are made one by one", (), ("more workers can help",)),
     ),
+    "rows of a table, without workers": (
+        TORCH.TensorDataset(torch.zeros(100_000, 20)), {"num_workers": 0, "batch_size": 4096},
+        Said(Verdict.NO_WORKERS, "The 4096 samples of a batch are made one by one"),
+    ),
     "batches of many tensors": (
         Samples(60, lambda index: {str(key): torch.zeros(2) for key in range(200)}),
         {"num_workers": 1, "batch_size": 4, "collate_fn": lambda samples: InOne(minidl.default_collate(samples))},
@@ -430,6 +449,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "a sampler that begins slowly": (
         Samples(8), {"num_workers": 1, "epochs": 2, "batch_size": None, "sampler": ByLength()},
         Said(Verdict.STARTUP, "Before the first batch of an epoch main is at test_verdicts.py:", ("ByLength",)),
+    ),
+    "a queue that nobody reads": (
+        Samples(4, lambda key: UNREAD.put(bytes(1 << 17))), {"num_workers": 1, "collate_fn": len},
+        Said(Verdict.SHUTDOWN, "The workers exit only when what they put into a", (), ("at exit",)),
     ),
     "imports at unpickling": (
         UnpicklesSlowly(4), {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
@@ -699,10 +722,22 @@ def test_where_the_step_is_the_limit_main_is_looked_at_in_its_steps(monkeypatch:
     (measures,) = measure(trace)
     at = {"step": measures.steps.begin + 1, "prepare": trace.start - np.arange(90)}
     looks = [(int(time), Line("train.py", 3, name, "")) for name, times in at.items() for time in times]
-    stacks = [Stack(time, measures.main_pid, {"MainThread": [line]}) for time, line in sorted(looks)]
+    stacks = [Stack(time, measures.main_pid, {"MainThread": [line]}, {"MainThread": 0}) for time, line in sorted(looks)]
     monkeypatch.setattr(tracing.Trace, "stacks", stacks)
     (loader,) = tracing.report(trace).loaders
     check(loader, Said(Verdict.TRAINING, "Look at train.py:3, step: ", ("in 40 of 40 looks",), ("prepare",)))
+
+
+def test_a_thread_that_hands_batches_on_is_beside_the_main_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    (measures,) = measure(simulated(Makes(9, is_quick)))
+    lines = {name: [Line("train.py", 3, name, "")] for name in (MAIN, "stager")}
+    looks = [Stack(10 * n, measures.main_pid, lines, {MAIN: 4 * n, "stager": 6 * n}) for n in range(4)]
+    monkeypatch.setattr(tracing.Trace, "stacks", looks)
+    assert culprits.beside(measures) == (0.6, "train.py:3, stager")
+    measures.main_threads = {"stager"}
+    assert culprits.beside(measures) == (0.6, "train.py:3, stager")
+    monkeypatch.setattr(culprits, "BESIDE", 0.5)  # the main thread hardly computes: it only waits for the other
+    assert culprits.beside(measures) == (0.4, f"train.py:3, {MAIN}")
 
 
 def test_a_thread_is_seen_in_the_innermost_function_that_most_looks_share() -> None:
@@ -755,7 +790,7 @@ def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
         for number in range(12):
             for _ in TORCH.DataLoader(Samples(33 + number // 2), batch_size=8, num_workers=2):
                 pass
-        both = [TORCH.DataLoader(Samples(8)) for _ in range(2)]
+        both = [TORCH.DataLoader(Samples(8), num_workers=1, persistent_workers=True) for _ in range(2)]
         for _ in range(2):
             for loader in both:  # in turn: these stay two
                 list(loader)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.utils.data
 
 import minidl
 import tracing
@@ -190,14 +189,6 @@ def test_waiting_for_a_core_is_not_taken_for_work() -> None:
     for workers in (1, 2, 4):
         rate = len(times) / Replay(times, Setting(workers)).total
         assert rate == pytest.approx(roomy.rate(Setting(workers)), rel=0.04)
-
-
-def test_a_message_that_waits_in_its_pipe_does_not_count_as_slow() -> None:
-    """No worker ever waits for a task: each stays in its pipe until the worker is done with the one before."""
-    (measures,) = measure(LOADS["starts slowly"].trace(Setting(2, 4)))
-    rows = measures.tasks
-    assert (rows["index_arrived"] - rows["index_sent"]).min() > 1_000_000  # ns
-    assert Durations(measures).sending.max() < 0.000_1
 
 
 def test_a_workers_first_message_does_not_stand_for_the_others() -> None:
@@ -395,10 +386,9 @@ def test_a_trace_with_nothing_to_replay_is_refused(
 
 def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:
     """What torch's loader spends on moving batches."""
-    data = torch.utils.data.TensorDataset(torch.rand(300, 8))
-    with tracing.record(tmp_path / "run"):
-        list(torch.utils.data.DataLoader(data, batch_size=2))
-    times = Durations(measure(tracing.load(tmp_path / "run"))[0])
+    data = TORCH.TensorDataset(torch.rand(300, 8))
+    trace = report_loads.record(tmp_path / "run", data, package=TORCH, batch_size=2)
+    times = Durations(measure(trace)[0])
     moved = times.in_setting(1)
     assert moved.making_cpu.mean() > times.making_cpu.mean() and moved.unpickling.min() > 0
     assert moved.handling > times.handling and moved.starting and times.in_setting(0) is times
@@ -414,22 +404,14 @@ def changes(measures: Measures) -> list[Change]:
 def test_the_report_quotes_a_replay() -> None:
     trace = simulated("does both")
     (loader,) = tracing.report(trace).loaders
-    quoted = re.search(
-        r"num_workers=(\d+) instead of 2, which should "
-        r"save (?:about|up to) .* \(replayed: (.*) → (.*) b",
-        loader.next[0],
-    )
+    words = r"num_workers=(\d+) instead of 2, which should save about .* \(replayed: (.*) → (.*) b"
+    quoted = re.search(words, loader.next[0])
     assert quoted, loader.next
     was, will_be = float(quoted[2]), float(quoted[3])
     found = tracing.whatif(trace, num_workers=int(quoted[1]), prefetch_factor=2)
     assert was == pytest.approx(found[RECORDED].batches_per_second, abs=0.06)
     assert will_be == pytest.approx(found[Setting(int(quoted[1]))].batches_per_second, abs=0.06)
     assert will_be > was
-
-
-def test_nothing_is_advised_that_saves_nothing() -> None:
-    (measures,) = measure(simulated("slow training"))
-    assert changes(measures) == []
 
 
 def test_no_setting_is_quicker_than_its_workers_can_be() -> None:

@@ -18,11 +18,9 @@ import tracing
 from minidl.events import Kind
 from tests.minidl.dying import wait_until
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
-from tests.tracing.forked import forked, run
+from tests.tracing.forked import TRACED, forked, run
 from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
-
-TRACED = ("-m", "tracing", "run", "-o", "trace")
 
 
 def write(path: Path, text: str) -> Path:

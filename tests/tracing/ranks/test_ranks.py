@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.artist import Artist
-from matplotlib.figure import Figure
 from rich.console import Console
 
 import minidl
@@ -148,17 +146,13 @@ def test_ranks_of_another_host_are_not_compared(ranks: Recorded, tmp_path: Path)
 # ---- drawn
 
 
-def drawn(figure: Figure, gid: str) -> list[Artist]:
-    return figure.findobj(lambda artist: artist.get_gid() == gid)
-
-
 def test_the_timeline_stacks_the_ranks_upon_one_clock(ranks: Recorded, tmp_path: Path) -> None:
     run = Ranks(ranks("slow"))
     figure = tracing.timeline(run, batches=(4, 12))
     assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim()  # the same time at the same place
     labels = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
     assert labels == [["main   training step", "in the loader", "worker 0"]] * 2
-    waits = drawn(figure, "waits for other ranks")
+    waits = figure.findobj(lambda artist: artist.get_gid() == "waits for other ranks")
     assert figure.axes[0] in [each.axes for each in waits]  # rank 0, which is quick
     (begin, _), *_ = waits[0].get_paths()[0].vertices  # type: ignore[attr-defined]
     zero, began = min(each.trace.start for each in run.all), steps_of(run).began[:, 0]

@@ -24,8 +24,7 @@ from tests.minidl.observing import Config, observe, recorder
 from tests.minidl.programs import TORCH
 from tests.samples import Samples
 from tests.tracing import attached
-from tests.tracing.attached import GRID, dies_later, emitted, results
-from tests.tracing.attached import load as record
+from tests.tracing.attached import GRID, emitted, results
 from tests.tracing.loads import go_on, without
 from tracing.recording.loader_text import drawing_of
 from tracing.recording.torch_loader import iterators
@@ -39,8 +38,8 @@ from tracing.recording.torch_loader.multiprocessing_context import TracedProcess
 def test_minidl_and_torch_take_the_same_steps(config: Config, tmp_path: Path) -> None:
     """Asserted as sequences. With several workers a stream may end at any time, and then other workers do its tasks:
     there, and without in_order, which worker does which is a set."""
-    ours, our_batches = record(config, minidl, tmp_path / "minidl")
-    theirs, their_batches = record(config, TORCH, tmp_path / "torch")
+    ours, our_batches = attached.load(config, minidl, tmp_path / "minidl")
+    theirs, their_batches = attached.load(config, TORCH, tmp_path / "torch")
     if config.any_order:
         our_batches, their_batches = (
             [sorted(map(repr, epoch[1])) for epoch in each] for each in (our_batches, their_batches)
@@ -126,7 +125,7 @@ def test_what_cannot_be_recorded_is_named_at_once() -> None:
     for cls in iterators.Serial, iterators.Parallel:
         put_in_front = vars(iterators.Emitting).keys() | vars(cls).keys()
         of_torch = vars(dataloader._BaseDataLoaderIter).keys() | vars(dataloader._MultiProcessingDataLoaderIter).keys()
-        assert {name for name in put_in_front & of_torch if not name.startswith("__")} <= cls.WORKS_BY
+        assert {name for name in put_in_front & of_torch if not name.startswith("__")} <= set(cls.WORKS_BY)
 
 
 def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_a_dropped_iterator_ends_its_workers_at_once(tmp_path: Path) -> None:
 
 def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) -> None:
     """It raises, and the following next() skips what is lost. The invariant that this breaks is a finding."""
-    dataset = Samples(20, at={8: functools.partial(dies_later, tmp_path / "trace")})
+    dataset = Samples(20, at={8: functools.partial(attached.dies_later, tmp_path / "trace")})
     with tracing.record(tmp_path / "trace"):
         errors = errors_of(DataLoader(dataset, 2, num_workers=2, timeout=3))
     assert errors and "DataLoader worker" in errors[0]
@@ -165,7 +164,9 @@ def test_a_death_is_noticed_and_torch_goes_on_without_the_tasks(tmp_path: Path) 
 
 
 def test_a_worker_that_is_slow_to_exit_is_seen_to_end_when_torch_asks_again() -> None:
-    process = types.SimpleNamespace(pid=7, exitcode=0, start=int, join=lambda timeout: None, is_alive=lambda: True)
+    process = types.SimpleNamespace(
+        pid=7, exitcode=0, daemon=True, start=int, join=lambda timeout: None, is_alive=lambda: True
+    )
     traced, kinds = TracedProcess(process, 0, Progress(0)), []
     with recorder(lambda kind, *others: kinds.append(kind)):
         traced.start()

@@ -14,7 +14,7 @@ import pytest
 import tracing
 from minidl.events import Kind
 from tests.tracing.cli.terminal import ROOT, in_terminal, read_all, read_until
-from tests.tracing.forked import forked, run
+from tests.tracing.forked import TRACED, forked, run
 from tracing.__main__ import main
 from tracing.recording import file_format as fmt
 from tracing.trace.parts import Part, parts
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
 
 # What the programs load by. Importing torch takes each process seconds, and so does a report on batches: where it only
 # matters that a process which loads is seen, it emits how an epoch of minidl's loader begins, and imports no torch.
-TRACED = ("-m", "tracing", "run", "-o", "trace")
 LOAD = """
     import multiprocessing, os, subprocess, sys
 

@@ -39,7 +39,7 @@ def test_an_earlier_trace_is_replaced_and_a_users_files_beside_it_stay(tmp_path:
     before = fmt.files_of(tmp_path)
     record(tmp_path)
     assert all((tmp_path / name).read_bytes() == b"precious" for name in mine)
-    assert len(before) == 4 and len(fmt.files_of(tmp_path)) == len(before), "the earlier trace's files are gone"
+    assert len(before) == 5 and len(fmt.files_of(tmp_path)) == len(before), "the earlier trace's files are gone"
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["alone", "beside events"])

@@ -249,15 +249,6 @@ def test_a_serial_iterator_that_was_dropped_is_gone_once_another_begins(recorded
     assert together  # zip(loader, loader): each has events after the other began
 
 
-def test_a_loader_inside_a_worker_has_that_worker_as_main(recorded: Recorded) -> None:
-    trace = recorded("nested")
-    inner = [state for state in map(trace.state, range(len(trace))) if len(state.loaders) > 1]
-    assert inner
-    for outer, *others in (state.loaders for state in inner[:: len(inner) // 20 + 1]):
-        assert outer.num_workers == 2 and all(other.num_workers == 0 for other in others)
-        assert {trace.actors[other.main.actor].role for other in others} == {"worker"}
-
-
 def test_positions_count_from_both_ends(recorded: Recorded) -> None:
     trace = recorded("pinned")
     assert trace.state() == trace.state(len(trace) - 1) and trace.state(-len(trace)) == trace.state(0)

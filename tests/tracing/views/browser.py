@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,6 @@ class Page:
         x, y = self.evaluate(box + "return [b.left + b.width / 2, b.top + b.height / 2]; })()")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+OpenPage = Callable[..., Page]  # the fixture `open_html`: see conftest

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.tracing.views import browser
-from tests.tracing.views.browser import Browser, Page
+from tests.tracing.views.browser import Browser, OpenPage, Page
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_html(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def open_html(chromium: Browser, tmp_path: Path) -> Iterator[OpenPage]:
     """Opens HTML as a file. At the end the page has logged no error, and has requested nothing but its file."""
     opened: list[str] = []
     chromium.page.forget()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tracing.forked import forked
-from tests.tracing.views.browser import Page
+from tests.tracing.views.browser import OpenPage
 from tracing.__main__ import main
 from tracing.recording.loader_text import PRODUCT
 from tracing.views.export.redacted import called, without_paths
@@ -68,15 +68,11 @@ def exported(trace: Path, *more: str) -> str:
     return output.read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def html(trace: Path) -> str:
-    return exported(trace)
-
-
 @pytest.mark.parametrize("width", [375, 1280])
 def test_the_page_shows_the_verdict_and_steps_without_anything_private(
-    trace: Path, html: str, open_html: Callable[..., Page], width: int
+    trace: Path, open_html: OpenPage, width: int
 ) -> None:
+    html = exported(trace)
     assert len(html.encode()) < 2_000_000
     assert not [each for each in PRIVATE if each in html]
     assert str(trace.parents[1]) not in html
@@ -92,27 +88,20 @@ def test_asked_for_its_content_the_page_has_keys_errors_and_paths(trace: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("what_stays", "text", "shown"),
     [
-        ("/home/ada/train.py", "train.py"),
-        (f"{PRODUCT}/ada/train.py", "train.py"),
-        (f"{PRODUCT}/minidl/worker.py", "…/site-packages/minidl/worker.py"),
-        ("/usr/lib/python3.11/threading.py", "…/lib/python3.11/threading.py"),
-        (r"C:\Users\ada\train.py:3", "train.py:3"),
-        ("vscode-remote:%2Fhome%2Fada%2Ftrain.py", "vscode-remote:train.py"),
+        (without_paths, "/home/ada/train.py", "train.py"),
+        (without_paths, f"{PRODUCT}/ada/train.py", "train.py"),
+        (without_paths, f"{PRODUCT}/minidl/worker.py", "…/site-packages/minidl/worker.py"),
+        (without_paths, "/usr/lib/python3.11/threading.py", "…/lib/python3.11/threading.py"),
+        (without_paths, r"C:\Users\ada\train.py:3", "train.py:3"),
+        (without_paths, "vscode-remote:%2Fhome%2Fada%2Ftrain.py", "vscode-remote:train.py"),
+        (called, "image = Image.open('/home/ada(1)/My Clinic/x.png')", "Image.open(…)"),
+        (called, "/records/Ada(37).png''', reads())  # Ada's", "reads(…)"),  # the end of a string that began above
+        (called, "total += 1  # ../Ada", ""),
     ],
 )
-def test_of_a_path_its_end_stays(text: str, shown: str) -> None:
-    assert without_paths(text) == shown
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("image = Image.open('/home/ada(1)/My Clinic/x.png')", "Image.open(…)"),
-        ("/records/Ada(37).png''', reads())  # Ada's", "reads(…)"),  # the end of a string that began above
-        ("total += 1  # ../Ada", ""),
-    ],
-)
-def test_of_a_line_of_code_only_what_it_calls_stays(line: str, shown: str) -> None:
-    assert called(line) == shown
+def test_of_a_path_its_end_stays_and_of_a_line_of_code_what_it_calls(
+    what_stays: Callable[[str], str], text: str, shown: str
+) -> None:
+    assert what_stays(text) == shown

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-import tracing
 from tests.tracing.loads import Recorded
 from tests.tracing.traces import steady
 from tracing.views.timeline import colours, timeline
@@ -55,8 +54,9 @@ REAL = ["in_order", "stream", "persistent", "failing", "dying", "slots", "serial
 def test_no_words_overlap_and_none_are_cut_off(recorded: Recorded, name: str, tmp_path: Path) -> None:
     if name in STEADY:
         batches, options = STEADY[name]
-        steady(tmp_path, batches, workers=16)
-    figure = timeline(tracing.load(tmp_path), **options) if name in STEADY else timeline(recorded(name), notes=NOTES)
+        figure = timeline(steady(tmp_path, batches, workers=16), **options)
+    else:
+        figure = timeline(recorded(name), notes=NOTES)
     figure.draw_without_rendering()
     words = words_of(figure)
     assert len(words) > 10 and not overlapping(words)

@@ -65,9 +65,7 @@ def moments(trace: tracing.Trace, most: int = 60) -> Iterator[State]:
 @pytest.mark.parametrize("load", ["serial", "pinned", "slots", 16, 40])
 def test_nothing_overflows(load: Any, recorded: Recorded, tmp_path: Path) -> None:
     """Of a few workers, and of so many that not each has a row."""
-    if isinstance(load, int):
-        steady(tmp_path, 10 * load, workers=load)
-    trace = tracing.load(tmp_path) if isinstance(load, int) else recorded(load)
+    trace = steady(tmp_path, 10 * load, workers=load) if isinstance(load, int) else recorded(load)
     for state in moments(trace, most=8):
         moment = Moment(state, Recent(trace, state, state.time), "a.trace", "live", "q quit")
         for width, height in [(200, 60), (120, 40), (80, 24), (40, 12), (20, 5), (1, 1)]:
@@ -162,31 +160,21 @@ def test_shares_agree_with_the_tasks(recorded: Recorded) -> None:
 # ---- which moment is shown
 
 
-class Hand:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 10**15
-
-    def __call__(self) -> int:
-        return self.now
-
-
 def test_replay_follows_the_clock_pauses_and_steps(recorded: Recorded) -> None:
-    trace, clock = recorded("pinned"), Hand()
-    replay, last, times = Replay(trace, 2.0, clock), len(trace) - 1, trace.events["time"]
-    clock.now += trace.duration // 4
+    trace, clock = recorded("pinned"), [10**15]
+    replay, last, times = Replay(trace, 2.0, lambda: clock[0]), len(trace) - 1, trace.events["time"]
+    clock[0] += trace.duration // 4
     state, now = replay.look()
     assert now == trace.start + trace.duration // 4 * 2 and times[state.k] <= now < times[state.k + 1]
     replay.press("space")
-    clock.now += trace.duration // 4
+    clock[0] += trace.duration // 4
     for key, at in [("", state.k), ("left", state.k - 1), ("right", state.k), ("right", state.k + 1)]:
         replay.press(key)
         assert replay.look()[0].k == at and replay.mode == f"‖ ×2  event {at + 1} of {last + 1}", key
     replay.press("space")
-    clock.now += 1000
+    clock[0] += 1000
     assert replay.look()[1] == times[state.k + 1] + 2000 and not replay.ended()
-    clock.now += trace.duration
+    clock[0] += trace.duration
     assert replay.look()[0].k == last and replay.ended()
     replay.press("space")
     assert replay.look()[0].k == 0  # from the end it begins again
@@ -226,9 +214,9 @@ def test_a_hang_is_shown_until_the_run_makes_progress(blocked: tracing.Trace) ->
 
 
 def test_a_run_in_progress_has_the_reports_verdict(recorded: Recorded) -> None:
-    trace, clock = recorded("pinned"), Hand()
-    source = Live(trace, clock)
-    clock.now += 3_000_000_000
+    trace, clock = recorded("pinned"), [10**15]
+    source = Live(trace, lambda: clock[0])
+    clock[0] += 3_000_000_000
     state, now = source.look()
     facts = Recent(trace, state, now)
     facts.limit = source.limit

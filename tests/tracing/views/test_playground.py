@@ -6,12 +6,11 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.tracing.views.browser import Page
+from tests.tracing.views.browser import OpenPage, Page
 from tests.tracing.views.playground_world import compare, random_setting
 from tracing.views.html_page import file_text
 from tracing.views.playground.page import render
@@ -19,7 +18,6 @@ from tracing.views.playground.page import render
 MODEL = file_text("tracing.views.playground", "model.js")
 SETTINGS = [random_setting(random.Random(seed)) for seed in range(30)]
 ALL = "[...document.querySelectorAll('{}')].filter((each) => {}).map((each) => each.outerHTML.slice(0, 80))"
-OpenPage = Callable[..., Page]
 
 
 @pytest.fixture

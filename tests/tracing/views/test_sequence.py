@@ -22,15 +22,10 @@ from tracing.views.sequence import Phase
 from tracing.views.sequence.mermaid import escape
 from tracing.views.sequence.rows import Arrow, Delivery, Note
 
-PARALLEL = [name for name in LOADS if name not in ("serial", "spawned")]
 
-
-def arrows_of(found: sequence.Sequence) -> list[Arrow]:
-    return [row for row in found.rows if isinstance(row, Arrow)]
-
-
-def notes_of(found: sequence.Sequence) -> list[Note]:
-    return [row for row in found.rows if isinstance(row, Note)]
+def rows_of(found: sequence.Sequence, kind: type) -> list[Any]:
+    """Its arrows, or its notes."""
+    return [row for row in found.rows if isinstance(row, kind)]
 
 
 def column_of(trace: tracing.Trace, position: int) -> str:
@@ -41,7 +36,7 @@ def column_of(trace: tracing.Trace, position: int) -> str:
 # ---- the rows
 
 
-@pytest.mark.parametrize("name", PARALLEL)
+@pytest.mark.parametrize("name", [name for name in LOADS if name not in ("serial", "spawned")])
 def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Recorded, name: str) -> None:
     trace = recorded(name)
     events = trace.events
@@ -51,7 +46,7 @@ def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Re
             continue
         found = []
         for epoch in each.epochs:
-            found += arrows_of(sequence.select(trace, loader=each.loader, epoch=epoch, most=None))
+            found += rows_of(sequence.select(trace, loader=each.loader, epoch=epoch, most=None), Arrow)
         of_iterator = (events["loader"] == each.loader) & np.isin(events["epoch"], each.epochs)
         puts = np.flatnonzero((events["kind"] == Kind.PUT) & of_iterator)
         gots = np.flatnonzero((events["kind"] == Kind.GOT) & of_iterator)
@@ -71,16 +66,16 @@ def test_every_message_is_one_arrow_from_its_sender_to_its_receiver(recorded: Re
     for whole in (sequence.select(trace, loader=each.loader, most=None) for each in trace.loaders if each.num_workers):
         positions = [row.begin for row in whole.rows]
         assert positions == sorted(set(positions)) and whole.left_out == ""
-        assert {row.column for row in notes_of(whole)} <= set(whole.columns)
+        assert {row.column for row in rows_of(whole, Note)} <= set(whole.columns)
 
 
 def test_deaths_errors_and_the_shutdown_are_noted(recorded: Recorded) -> None:
     trace = recorded("dying")
     found = sequence.select(trace, most=None)
-    kinds = Counter(note.kind for note in notes_of(found))
+    kinds = Counter(note.kind for note in rows_of(found, Note))
     for kind in (Kind.WORKER_DIED, Kind.TASK_LOST, Kind.ERROR_RAISED, Kind.SHUTDOWN_BEGIN, Kind.WORKER_JOINED):
         assert kinds[kind] == (trace.events["kind"] == kind).sum() > 0
-    raised = [note.words.text() for note in notes_of(found) if note.kind == Kind.ERROR_RAISED]
+    raised = [note.words.text() for note in rows_of(found, Note) if note.kind == Kind.ERROR_RAISED]
     assert "killed by signal" in raised[0] and set(raised[1:]) == {"raises the same error again"}
 
 
@@ -119,12 +114,12 @@ def test_the_text_shows_every_arrow_in_order(recorded: Recorded, name: str) -> N
     lines = str(sequence.as_text(recorded(name), width=110, most=None)).split("\n")
     head = next(line for line in lines if line.lstrip().startswith("ms "))
     at = {column: head.index(column) + 1 for column in found.columns}
-    for arrow, line in zip(arrows_of(found), (line for line in lines if re.search("[├┤]", line)), strict=True):
+    for arrow, line in zip(rows_of(found, Arrow), (line for line in lines if re.search("[├┤]", line)), strict=True):
         begin, end = at[arrow.source], at[arrow.target]
         assert line[begin] + line[end - 1] in ("├▸", "├…", "├✗") or line[begin] + line[end + 1] in ("┤◂", "┤…", "┤✗")
         assert re.search(r"\w+", line[min(begin, end) : max(begin, end)])[0] == str(arrow.label)
     shown = " ".join(" ".join(lines).split())
-    assert all(" ".join(note.words.text().split()[:3]) in shown for note in notes_of(found))
+    assert all(" ".join(note.words.text().split()[:3]) in shown for note in rows_of(found, Note))
 
 
 def test_the_text_fits_its_width_or_names_what_does_not(recorded: Recorded) -> None:

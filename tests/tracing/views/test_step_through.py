@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from minidl import DataLoader
 from minidl.events import Kind, Queue
 from tests.tracing.loads import Recorded
 from tests.tracing.traces import copy
-from tests.tracing.views.browser import Page
+from tests.tracing.views.browser import OpenPage, Page
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import sentence, thread_name
 from tracing.trace.source_lines import emit_sites
@@ -26,7 +25,6 @@ from tracing.trace.words import duration
 from tracing.views.step_through import choose, step
 from tracing.views.step_through.event_columns import ERRORS
 
-OpenPage = Callable[..., Page]
 READING = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
 
 
@@ -129,15 +127,11 @@ def walk(page: Page, moves: list[Any]) -> list[dict[str, Any]]:
     return page.evaluate(f"reading.walk({json.dumps(moves)})")
 
 
-def iterator_of(trace: tracing.Trace, k: int) -> int:
-    event = trace.events[k]
-    found = enumerate(trace.loaders)
-    return next(n for n, each in found if each.loader == event["loader"] and event["epoch"] in each.epochs)
-
-
 def iterator_shown(trace: tracing.Trace, k: int) -> int:
     """The loader of the event, if it is alive; else the first that is."""
-    of, there = iterator_of(trace, k), [each.iterator for each in trace.state(k).loaders]
+    event, there = trace.events[k], [each.iterator for each in trace.state(k).loaders]
+    found = enumerate(trace.loaders)
+    of = next(n for n, each in found if each.loader == event["loader"] and event["epoch"] in each.epochs)
     return of if of in there else there[0]
 
 
@@ -222,6 +216,7 @@ def test_an_event_is_shown_in_words_and_with_the_line_that_emitted_it(
             sites = [each for each in sites if each.function.startswith("ThreadQueue.") == (queue is Queue.DATA)]
         (site,) = sites
         assert shown["title"] == f"{site.file}:{site.line} in {site.function}"
+        assert f"def {site.function.rpartition('.')[2]}(" in shown["lines"][0]
         assert len(shown["lines"]) == site.last + 1 - site.first and shown["at"] == site.line - site.first
         emitting = " ".join(shown["lines"][shown["at"] : shown["at"] + 3])
         assert re.match(rf"\s*emit\([^)]*\b{kind.name}\b", emitting)

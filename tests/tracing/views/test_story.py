@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import markdown_it
 
-from tests.tracing.views.browser import Page
+from tests.tracing.views.browser import OpenPage
 
 DOCS = Path(__file__).parents[3] / "docs"
 STORY = (DOCS / "inside-the-dataloader.html").read_text(encoding="utf-8")
@@ -35,7 +34,7 @@ PLAY = """
 """
 
 
-def test_every_scene_plays_to_its_end_and_back(open_html: Callable[..., Page]) -> None:
+def test_every_scene_plays_to_its_end_and_back(open_html: OpenPage) -> None:
     """On a phone."""
     page = open_html(STORY, width=375, height=800)
     scenes = re.findall(r"^\[scene: (\w+)\]$", TEXT, re.MULTILINE)
@@ -63,7 +62,7 @@ AFTERWARDS = """
 """
 
 
-def test_every_scene_is_printed(open_html: Callable[..., Page]) -> None:
+def test_every_scene_is_printed(open_html: OpenPage) -> None:
     """A browser waits for nothing once it begins to print. Afterwards each is still there once."""
     page, scenes = open_html(STORY), len(re.findall(r"^\[scene: ", TEXT, re.MULTILINE))
     assert page.evaluate(f"{PRINTED} shown") == [True] * scenes

@@ -33,7 +33,6 @@ from tracing.views.timeline import colours, timeline, window
 from tracing.views.timeline.spans import LOOK, Look
 
 LOADS = ("in_order", "pinned", "persistent_stream", "serial", "two_at_once", "failing", "dying", "slots")
-LOOKS = [look for look in Look if look is not Look.NOTHING]
 
 
 # ---- reading a figure
@@ -78,7 +77,7 @@ class Drawn:
         return [(edges[i, 2], tuple(colours[i])) for i in np.flatnonzero(here)]
 
     def looks(self, lane: str, time: float) -> set[Look]:
-        return {look for look in LOOKS if self.at(f"{lane} {look.name.lower()}", time)}
+        return {look for look in Look if self.at(f"{lane} {look.name.lower()}", time)}
 
     def depth(self, name: str, time: float) -> float:
         times, depths = self.lines[f"{name} depth"]
@@ -320,8 +319,7 @@ def test_a_stretch_of_time_can_be_drawn(recorded: Recorded) -> None:
 
 
 def test_a_long_trace_is_summed_up(tmp_path: Path) -> None:
-    steady(tmp_path, 15_000, workers=16)
-    figure = timeline(tracing.load(tmp_path))
+    figure = timeline(steady(tmp_path, 15_000, workers=16))
     figure.savefig(io.BytesIO(), format="png", dpi=50)
     assert "worker 15" in all_text(figure)
     assert len(figure.findobj()) < 2000  # bins, not batches

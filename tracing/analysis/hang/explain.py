@@ -22,6 +22,7 @@ from tracing.analysis.hang.wait_chain import ThreadId, WaitChain
 from tracing.analysis.measure.measures import epoch_ids
 from tracing.trace.event_index import Lane
 from tracing.trace.process_liveness import ProcessStatus, processes
+from tracing.trace.stacks import MAIN
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
@@ -32,6 +33,12 @@ FORKED = (
     " (a lock that is shared: one that took it, itself perhaps, has not returned it. One that was copied in a fork, or "
     "a thread that only main has, its own or OpenMP's: make it in worker_init_fn, not before)"
 )
+QUEUE_IS_EMPTY = (
+    ": the queue is empty until something is put into it (an end mark for each of those that wait, say; and a "
+    "queue.Queue is another one in each process)"
+)
+COMPUTES = " (it computes, for ever or for long{})"
+IN_MAIN = "; what all workers need, make in main before they start"
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
 
@@ -67,6 +74,7 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
     usual, patient = patience(trace, moment, loader, last, lines)
     if age <= patient:
         return None
+    links[0] = replace(links[0], thread=lines.thread(links[0].pid, links[0].thread, links[0].since))
     # A waiting thread needs a line of the program; for the one to blame, its innermost line will do.
     lines_of = [lines.line(link.pid, link.thread, link.since, own=link is not links[-1]) for link in links]
     links = [replace(link, line=line) for link, line in zip(links, lines_of, strict=True)]
@@ -90,8 +98,9 @@ def _may_be_stuck_outside(trace: Trace, moment: Moment, last: int, status: MainS
     if moment.ending is Ending.RECORDED or status is MainStatus.TRAINING:
         return moment.ending is not Ending.RECORDED
     main, since = trace.actors[moment.actor], int(trace.events["time"][last])
-    has_line = lines.line(main.pid, main.thread, since, own=True) is not None
-    return has_line and main.thread == "MainThread" and lines.waits(main.pid, since)
+    thread = lines.thread(main.pid, main.thread, since)
+    has_line = lines.line(main.pid, thread, since, own=True) is not None
+    return has_line and thread == MAIN and lines.waits(main.pid, since)
 
 
 def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState | None:
@@ -108,8 +117,11 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     advice = cause.advice(blamed.pid, blamed.line)
     stack, line = lines.stack(blamed.pid, blamed.since), blamed.line
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
-    if stack is not None and line is not None and stack.called_by(line).endswith("Queue.put"):
-        advice += QUEUE_IS_FULL
+    called = stack.called_by(line) if stack is not None and line is not None else ""
+    if called.endswith(("Queue.put", "Queue.get")):
+        advice += QUEUE_IS_FULL if called.endswith("put") else QUEUE_IS_EMPTY
+    elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
+        advice += COMPUTES.format(IN_MAIN if forked else "")
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += FORKED
     if moment.left:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracing.trace.stacks import Line, Stack
+from tracing.trace.stacks import MAIN, Line, Stack
 from tracing.trace.trace import Trace
 
 SLACK = 1_000_000_000  # ns: a killed process lived at most this much longer than its last sample ...
@@ -21,6 +21,11 @@ class Lines:
         """A process's last stack, if it is after `since`."""
         later = (each for each in reversed(self.trace.stacks) if since < each.time <= self._stacks_until)
         return next((each for each in later if each.pid == pid), None)
+
+    def thread(self, pid: int, thread: str, since: int) -> str:
+        """The thread that matters now: if one that handed batches on has ended, the main thread."""
+        stack = self.stack(pid, since)
+        return MAIN if thread and stack is not None and thread not in stack.threads else thread
 
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
         """The line that a thread has been in since then, if that is known; `own`: only a line of the program."""

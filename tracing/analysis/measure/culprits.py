@@ -19,11 +19,11 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_pids
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Intervals, depth
-from tracing.trace.stacks import Line, Stack
+from tracing.trace.stacks import MAIN, Line, Stack
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 
@@ -32,6 +32,7 @@ MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
 RARE = 5  # times as long as the median training step: main does something else there, too, ...
 SELDOM = 0.2  # ... if it is no larger part of the steps
+BESIDE = 0.2  # of a core: what a thread uses that is worth a word
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
 # other worker waiting.) And where for the process of a multiprocessing.Manager, which serves one request at a time.
@@ -145,7 +146,7 @@ class Away:
         self.outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
         rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
         # The first step may be long by itself; where many are, something else has the cores.
-        few = 1 < len(rare.length) <= SELDOM * len(measures.steps.length)
+        few = 1 < len(rare.length) <= SELDOM * len(measures.steps.length) and MAIN in measures.main_threads
         count = few and 3 * rare.total > max(self.training, self.outside)
         # Steps that are far longer than the others, if they count: main saves or uploads something, say.
         self.rare = rare.where(slice(None if count else 0))
@@ -158,15 +159,17 @@ class Away:
 
 
 def beside(measures: Measures) -> tuple[float, str]:
-    """Of Python's other threads in main, the one that uses most of a core: how much, and where in the program it was
-    seen. (0.0, "") if there is none."""
-    found, looks = (0.0, ""), looks_at(measures, measures.main_pid)
-    for name in {name for look in looks for name in look.threads} - measures.main_threads:
+    """Of Python's threads in main, beside the one that trains, the one that uses most of a core: how much, and where in
+    the program it was seen. (0.0, "") if there is none."""
+    found, looks = dict[str, tuple[float, str]](), looks_at(measures, measures.main_pid)
+    for name in {name for look in looks for name in look.threads}:
         own = [replace(look, threads={name: look.threads[name]}) for look in looks if name in look.threads]
         if seen := seen_at(own):
             used = own[-1].cpu[name] - own[0].cpu[name]
-            found = max(found, (used / (own[-1].time - own[0].time), seen.place))
-    return found
+            found[name] = used / (own[-1].time - own[0].time), seen.place
+    # Where another thread iterates, and hands the batches on, the main thread trains, if it computes.
+    trains = {MAIN} if found.get(MAIN, (0.0,))[0] > BESIDE else measures.main_threads
+    return max((each for name, each in found.items() if name not in trains), default=(0.0, ""))
 
 
 def starting_at(measures: Measures) -> Seen | None:
@@ -206,6 +209,14 @@ def _waits_for(look: Stack) -> str:
     return "a multiprocessing.Manager" if any(_MANAGER.search(line.file) for line in lines) else ""
 
 
+def unread(measures: Measures) -> bool:
+    """Whether workers that should exit were seen waiting until what they put into a multiprocessing.Queue is read."""
+    pids = {pid for worker in range(measures.num_workers) for pid in worker_pids(measures, worker)}
+    found = within(measures.main_in(MainTime.SHUTDOWN), [each for each in measures.trace.stacks if each.pid in pids])
+    joins = [look for look in found if any(line.function.endswith("_finalize_join") for line in look.lines())]
+    return len(joins) >= FEWEST
+
+
 def workers_differ(measures: Measures) -> bool:
     """Whether one takes twice as long as another for a batch: then it is not known how long one more would take."""
     medians = [float(np.median(made.length)) for made in measures.made if len(made.length)]
@@ -219,6 +230,22 @@ def mostly_collates(measures: Measures) -> bool:
     """Whether collating is most of making batches."""
     collated, made = measures.stage("collate_begin", "collate_end"), measures.stage("fetch_begin", measures.made_at)
     return bool(collated.sum() > MOST_OF_IT * made.sum())
+
+
+def trend(lengths: np.ndarray) -> float:
+    """How many times as long the last quarter takes as the first, if each quarter takes longer than the one before it;
+    else 1. (By medians, of at least five.)"""
+    quarter = len(lengths) // 4
+    medians = np.median(lengths[: 4 * quarter].reshape(4, quarter), axis=1) if quarter > 4 else np.ones(4)
+    return float(medians[3] / max(1, medians[0])) if (np.diff(medians) > 0).all() else 1.0
+
+
+def slows(measures: Measures, begin: str, end: str) -> float:
+    """The trend in how long a stage of the batches takes: of the whole run, or of its longest epoch."""
+    rows = measures.tasks[(measures.tasks[begin] >= 0) & (measures.tasks[end] >= 0)]
+    took, (epochs, counts) = rows[end] - rows[begin], np.unique(epoch_ids(rows), return_counts=True)
+    longest = epoch_ids(rows) == epochs[counts.argmax()] if len(rows) else []
+    return max(trend(took), trend(took[longest]))
 
 
 def ended_streams(measures: Measures) -> Iterator[Intervals]:

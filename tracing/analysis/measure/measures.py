@@ -306,16 +306,17 @@ def measure(trace: Trace) -> list[Measures]:
         if each.loader in alike:
             of_rows.setdefault(alike[each.loader], []).append(each)
     tasks, splits = trace.tasks, main_splits(trace)
-    rows = [row for of_row in of_rows.values() for row in _built_anew(of_row)]
+    rows = [row for of_row in of_rows.values() for row in _built_anew(trace, of_row)]
     return [
         Measures(trace, row, tasks[np.isin(tasks["loader"], [each.loader for each in row])], splits) for row in rows
     ]
 
 
-def _built_anew(iterators: list[Iterator]) -> list[list[Iterator]]:
+def _built_anew(trace: Trace, iterators: list[Iterator]) -> list[list[Iterator]]:
     """All of these together, if each loader replaced the one before; else those of each loader: two that
     are iterated in turn do not replace each other."""
-    loaders = [each.loader for each in iterators]
-    if loaders == sorted(loaders):
+    loaders = list(dict.fromkeys(each.loader for each in iterators))
+    begun = trace.events["loader"][trace.events["kind"] == Kind.EPOCH_BEGIN].astype(np.int64)
+    if (np.diff(begun[np.isin(begun, loaders)]) >= 0).all():
         return [iterators]
-    return [[each for each in iterators if each.loader == loader] for loader in dict.fromkeys(loaders)]
+    return [[each for each in iterators if each.loader == loader] for loader in loaders]

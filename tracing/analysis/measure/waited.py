@@ -98,7 +98,7 @@ def epochs_ended(measures: Measures) -> int:
 def left(measures: Measures) -> bool:
     """Whether most epochs are left after one batch: an iterator is made for each."""
     few = measures.batches <= measures.epochs
-    return measures.num_workers > 0 and 2 * epochs_ended(measures) < measures.epochs > 1 and few
+    return 2 * epochs_ended(measures) < measures.epochs > 1 and few
 
 
 # ---- the rules

@@ -23,9 +23,12 @@ LARGE = 200 << 20  # bytes
 MEMORY = {
     "main": "Main's memory grew by {} in the second half of the run, to {}. If that goes on, it keeps batches, or what "
     "belongs to them (a loss with its graph, say): keep item(), or a copy (clone()) of the part that it needs.",
-    "worker": "A worker's memory grew by {}, to {}: what the dataset loads or keeps there, or Python objects of main's "
-    "that it reads. Each is copied, as its count of references changes: keep such data in arrays or tensors.",
+    "worker": "A worker's memory grew by {}, to {}: by what the dataset loads or keeps there, as in a cache{}.",
 }
+COPIED = (
+    ", or by Python objects of main's that it reads: each is copied, as its count of references changes. Keep such "
+    "data in arrays or tensors"
+)
 FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
 
 
@@ -35,6 +38,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST] + _killed(trace)
     if not found and (error := trace.about.get("ended_by", CTRL_C)) and not error.startswith(CTRL_C):
         found.append(f"The program ended with {error}: the report covers the time until then.")
+    found += _failed_workers(trace)
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
@@ -74,6 +78,14 @@ def _killed(trace: Trace) -> list[str]:
     yielded = len(trace.index.group(numbers[-1], Kind.YIELDED)) if numbers else 0
     text = f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
     return [text + "os._exit does). The report covers the time until then."] if numbers else []
+
+
+def _failed_workers(trace: Trace) -> list[str]:
+    """Those that an error ended which is not the dataset's: of these torch tells main no more than the exit code."""
+    failed = np.flatnonzero((trace.events["kind"] == Kind.WORKER_END) & (trace.events["text"] > 0))[:MOST].tolist()
+    text = "Worker {} left its loop with an error{} [event {}]: {}. It was raised between two samples (by a signal's "
+    text, worker = text + "handler, say).", trace.events["worker"]
+    return [text.format(worker[each], _place(trace, each), each, _plain(trace, each)) for each in failed]
 
 
 def _repeated_generators(trace: Trace) -> list[str]:
@@ -133,10 +145,15 @@ def _memory(trace: Trace) -> list[str]:
             grown["worker"] = max(grown.get("worker", (0, 0)), (memory.max() - memory[0], memory.max()))
             continue
         # Before the last sample, which is taken when the program has let go of all that it had.
-        half, later, end = np.interp(np.linspace(time[0], time[-2:].min(), 5), time, memory)[2:]
-        if 4 * (end - later) > LARGE:
+        half, *_, end = later = np.interp(np.linspace(time[0], time[-2:].min(), 9), time, memory)[4:]
+        if (16 * np.diff(later) > end - half).all():  # in each eighth
             grown["main"] = end - half, end
-    return [MEMORY[name].format(*map(size, each)) for name, each in grown.items() if each[0] > least]
+    mains = samples["memory"][samples["pid"] == trace.about.get("pid")].max(initial=0)  # a worker copies no more
+    return [
+        MEMORY[name].format(*map(size, each), COPIED if each[0] < mains else "")
+        for name, each in grown.items()
+        if each[0] > least
+    ]
 
 
 def _skipped(trace: Trace) -> list[str]:

@@ -9,6 +9,7 @@ Legend, of the table
     threads     a name of `facts`: the advice is given only if it is neither 0 nor ""; with "not", only if it is;
                 with "&" between them, if both hold. "-": always
     {cores}     the value of a fact
+    rows        without a sentence: the one that stands behind this condition above
     OPTIONS     here come the options of the DataLoader to change (tracing.analysis.whatif.promises)
 """
 
@@ -28,8 +29,8 @@ from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
-LARGE = 1 << 20  # bytes
-BESIDE = 0.2  # of a core: what a thread uses that is worth a word
+LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
+SLOWS = 2.0  # times as long at the end: then what takes the time grows
 TOP_LEVEL = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -38,22 +39,26 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
+    slowing & not elsewhere Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
-                            Python, the training waits for its lock. Let it sleep, or let a process do that.
+                            Python, main waits for its lock. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
-    grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
-                            and new ones read it all again in each of {epochs} epochs.
+    grown & restarts
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
+    slows                   Batches take {slows} times as long at the end as at the beginning: look for what
+                            grows{at_line}, or is read from its beginning again.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
+    whole_stream            Before you use more workers, let each take its share of the iterable dataset, by
+                            get_worker_info(): else every sample comes once from each.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
@@ -77,26 +82,33 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample, or
                             files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
+    rows
+    slows
     OPTIONS
+    whole_stream
     -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
                             worker cannot have children, and must open itself what the dataset has open (files).
     not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
-    beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
-                            Python, it keeps the lock that main needs for every step. Let a process do that.
+    beside
     pins                    Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
+    large                   A batch of {large} comes in new memory each time, which costs as much as to copy it. Move
+                            fewer bytes (uint8, half precision), or measure it without workers: `run --try`.
     views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     OPTIONS
 SAMPLER: main spends its time in the sampler
-    -                       Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
+    left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
+                            batches in all: keep one iterator, and take a new one only when it ends.
+    not left                Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
                             once what every epoch needs. (More workers do not help: main draws the keys.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
-    left                    {left} of {epochs} epochs were left before their end, after {batches} batches in all: keep
-                            one iterator and take the next batch from it, and a new one only when it ends.
+    left
+    left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that it
+                            does not take. Keep the iterator and go on, or draw only the keys it uses (num_samples).
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
@@ -108,9 +120,10 @@ STARTUP: the first batch of each epoch is slow, or none came
     slowest_part            In each worker {slowest_part} takes longest. {inherits} late, and keep paths in the
                             dataset, not data.
 SHUTDOWN: a worker does not exit, or is still busy
-    left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that
-                            it does not take. Keep the iterator and go on, or draw only the keys it uses (a Subset).
-    not left_early          Look at what {ends_last} does at exit: threads that it started and that are not daemons,
+    left_early
+    unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
+                            during the training, not after it, or pass it on with the batch.
+    exits_late              Look at what {ends_last} does at exit: threads that it started and that are not daemons,
                             files and connections that it closes, data that it still sends.
     OPTIONS
 """
@@ -136,7 +149,8 @@ def read(table: str) -> dict[Verdict, Entry]:
             before, begun = rows[-1]
             rows[-1] = (before, f"{begun} {text}".strip())
         else:
-            rows.append((holds, text))
+            known = (said for entry in entries.values() for before, said in entry.advice if before == holds)
+            rows.append((holds, text or next(known, "")))  # OPTIONS has none
     return entries
 
 
@@ -178,6 +192,9 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     rare = culprits.Away(measures).rare.length
     rows = measures.config.get("batch_size") or 0
     known: dict[str, Any] = {
+        "slows": _slows(measures, "fetch_begin", "collate_end"),
+        "slowing": _slows(measures, "yielded", "asked"),
+        "whole_stream": measures.config.get("iterable") and workers < 2,
         "rows": rows if rows >= BATCH and usual < QUICK * rows else 0,
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
@@ -189,6 +206,11 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     }
     known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures)
     return known | _of_start_and_end(measures, usual)
+
+
+def _slows(measures: Measures, begin: str, end: str) -> str:
+    factor = culprits.slows(measures, begin, end)
+    return f"{factor:.1f}" if factor > SLOWS else ""
 
 
 def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
@@ -215,7 +237,7 @@ def _of_lines(measures: Measures) -> dict[str, Any]:
     at_line = f" (at {place})" if place else ""
     return {
         "main_line": main.place if main and 2 * main.on_it > main.looks else "",
-        "beside": f"{beside:.0%}" if beside > BESIDE else "",
+        "beside": f"{beside:.0%}" if beside > culprits.BESIDE else "",
         "beside_at": beside_at,
         "line": place,
         "at_line": at_line,
@@ -235,6 +257,7 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
         **made_of,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
         "views": made_of["storage"] > LARGE + made_of["bytes"],
+        "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE_BATCH else "",
         "storage": size(made_of["storage"]),
     }
 
@@ -244,19 +267,22 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
+    unread = culprits.unread(measures)
     forks = measures.config.get("start_method") == "fork"
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
         "epochs": epochs,
-        "at": measures.config.get("iterated_at", ""),
+        "at": measures.config.get("iterated_at") or "a prompt",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
-        "left_early": early if workers else 0,
+        "left_early": early if workers and not left(measures) else 0,
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
         "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else TOP_LEVEL,
+        "unread": unread,
+        "exits_late": not (unread or (workers and early)),
         "ends_last": slowest_step(measures),
     }
 

@@ -9,7 +9,8 @@ cores       what main computes beside the loader, and what other programs use, i
             (`trace.samples`). Without them the training step is assumed to use a core. A worker's or step's wait
             for a core is fitted (tracing.analysis.whatif.replay.fitted)
 hops        how long a message is in a pipe shows only if its reader waited for it
-workers     a trace without any does not show what it takes to start one, or to send a batch: see in_setting
+workers     a trace does not show what a batch costs with workers and without, nor, if it has none, what it takes to
+            start one, or to send a batch: see in_setting
 
 Legend
     setting  Setting(num_workers=2, prefetch_factor=2, in_order=True, persistent_workers=False)
@@ -33,8 +34,9 @@ FEWEST = 3  # samples of main: fewer show too little
 SEEN = 0.01  # of the messages: a smaller share says nothing about the others
 ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5}  # main in the loader: the share
 
-# What workers cost torch's loader, if the recorded one had none: it makes shared memory for the tensors of a batch, and
-# main gives that back in the next step; and threads that exchange messages wake each other and share Python's lock.
+# What workers cost torch's loader, which no trace of one without shows, nor one with them apart: it makes shared memory
+# for the tensors of a batch, and main gives that back in the next step; and threads that exchange messages wake each
+# other and share Python's lock.
 # Measured as the difference between torch 2.13's loader with workers and without, for batches of two tensors.
 BATCH_MADE, BATCH_USED = 220e-6, 190e-6  # s of CPU: by its worker, by main in the training step
 HANDLED = 6.7  # times as long as without workers: the loader's bookkeeping
@@ -160,9 +162,15 @@ class Durations:
         return self.but(**{name: value[begin : begin + most] for name, value in self.arrays().items()})
 
     def in_setting(self, workers: int) -> Durations:
-        """As they would be with that many workers, if none were recorded."""
-        if self.setting.num_workers or not workers or not self.shares_tensors:
+        """As they would be with that many workers, if none were recorded; or with none, if some were."""
+        if not self.shares_tensors or bool(workers) == bool(self.setting.num_workers):
             return self
+        if not workers:
+            return self.but(
+                making_cpu=np.maximum(0, self.making_cpu - BATCH_MADE),
+                training=np.maximum(0, self.training - BATCH_USED),
+                handling=self.handling / HANDLED,
+            )
         hop = np.full(len(self), HOP)
         return self.but(
             making_cpu=self.making_cpu + BATCH_MADE,

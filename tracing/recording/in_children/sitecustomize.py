@@ -41,11 +41,6 @@ class AfterImport:
         return spec
 
 
-def wait() -> None:
-    """Record what this process loads, if anything."""
-    sys.meta_path.insert(0, AfterImport(HOMES, record))
-
-
 def record() -> None:
     """Record what this process loads. Whatever goes wrong with that, its program runs on."""
     try:
@@ -61,7 +56,7 @@ def record() -> None:
 if __name__ == "sitecustomize":  # imported by Python as it starts, not by one of us
     if HERE in sys.path:
         sys.path.remove(HERE)
-    wait()
+    sys.meta_path.insert(0, AfterImport(HOMES, record))
     this = sys.modules.pop(__name__)
     try:
         import sitecustomize  # type: ignore[import-not-found]  # noqa: F401  # the one that this one hides

@@ -41,27 +41,22 @@ def _hook() -> None:
         return
 
     def new_iterator(kind: Any, loader: Any = None, *_: Any, **__: Any) -> Any:
-        emits = events.installed() is not None and hasattr(loader, "_dataset_kind")
-        iterator = _emitting(kind, loader) if emits else None
-        return object.__new__(kind) if iterator is None else iterator
+        if events.installed() is not None and hasattr(loader, "_dataset_kind"):
+            with contextlib.suppress(Exception):  # whatever is special about it, or this torch, the program goes on
+                from tracing.recording.torch_loader.iterators import emitting
+
+                if (cls := emitting(kind, loader)) is not None:
+                    iterator: Any = object.__new__(cls)
+                    iterator._begin_to_emit(loader)
+                    events.emit(events.LOADER, iterator._progress.epoch_id, value=loader.num_workers, text=loader)
+                    return iterator
+            _say_unseen(type(loader).__name__)
+        return object.__new__(kind)
 
     base.__new__ = new_iterator
 
 
 _finder: Any = AfterImport((HOME,), _hook)
-
-
-def _emitting(kind: Any, loader: Any) -> Any:
-    """A new iterator of `loader` that emits. None if it cannot: stderr says so."""
-    with contextlib.suppress(Exception):  # whatever is special about these classes, or this torch, the program goes on
-        from tracing.recording.torch_loader.iterators import emitting
-
-        if (cls := emitting(kind, loader)) is not None:
-            iterator: Any = object.__new__(cls)
-            iterator._begin_to_emit(loader)
-            return iterator
-    _say_unseen(type(loader).__name__)
-    return None
 
 
 @functools.cache  # once

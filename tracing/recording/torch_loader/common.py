@@ -17,15 +17,16 @@ class Progress:
 
     def __init__(self, epoch_id: int) -> None:
         self.epoch_id = epoch_id  # of the last message; events that concern no message belong to it
-        self.task = events.NO_TASK  # what this side works on: a worker, or main if it has no workers
+        self.task = events.NO_TASK  # what this side works on; main, if it has workers, returns the batch of
         self.outstanding = 0  # main: tasks sent, less the results received
 
 
 class Wrapper:
     """An object in front of another one: every attribute that it does not define is the other one's."""
 
-    def __init__(self, wrapped: Any) -> None:
+    def __init__(self, wrapped: Any, progress: Progress) -> None:
         self.wrapped = wrapped
+        self.progress = progress
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)

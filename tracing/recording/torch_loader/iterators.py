@@ -16,12 +16,10 @@ import contextlib
 import functools
 import gc
 import itertools
-import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import torch
 import torch.multiprocessing
 from torch.utils.data import _utils, dataloader
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration
@@ -32,24 +30,20 @@ from tracing.recording.loader_text import values_of
 from tracing.recording.torch_loader.common import Behind, Progress, next_epoch_of
 from tracing.recording.torch_loader.fetcher import INHERITED, emit_fetches, parts
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
-from tracing.recording.torch_loader.queues import DataQueue, PinnedResults, ResultQueue, content
+from tracing.recording.torch_loader.queues import DataQueue, content
 
 
 def emitting(cls: type, loader: Any) -> type | None:
     """The class `cls` of iterators of `loader`, which emits. None if it does not work as torch's do."""
-    known = Parallel if loader.num_workers > 0 else Serial
-    return _in_front(known, cls) if _names_in(cls) >= known.WORKS_BY else None
+    return _in_front(Parallel if loader.num_workers > 0 else Serial, cls)
 
 
 @functools.cache
-def _names_in(cls: type) -> set[str]:
-    """The names of the attributes that its methods use."""
+def _in_front(known: type[Serial | Parallel], cls: type) -> type | None:
     methods = [each for base in cls.__mro__ for each in vars(base).values() if isinstance(each, FunctionType)]
-    return {name for method in methods for name in method.__code__.co_names}
-
-
-@functools.cache
-def _in_front(known: type, cls: type) -> type:
+    used = {name for method in methods for name in method.__code__.co_names}  # the attributes' among them
+    if not used.issuperset(known.WORKS_BY):
+        return None
     # Under its own name, which errors and profiles show.
     names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls)(cls.__name__, (known, cls), names)
@@ -62,7 +56,7 @@ def assigned(emitting: Callable[[Any, Any], Any]) -> Any:
     def assign(iterator: Any, value: Any) -> None:
         setattr(iterator, name, emitting(iterator, value))
 
-    return property(operator.attrgetter(name), assign)
+    return property(lambda iterator: getattr(iterator, name), assign)
 
 
 _loaders = itertools.count()  # that have ended an epoch
@@ -78,16 +72,10 @@ class Emitting(Behind):
     """What both iterators emit."""
 
     _drawn = 0  # tasks in this epoch
-    _pins_here = False  # whether this thread pins, as the last thing it does to a batch
 
     def _begin_to_emit(self, loader: Any) -> None:
         """Before `__init__`."""
         self._progress = Progress(next_epoch_of(loader))
-        self._prepare(loader)
-        emit(events.LOADER, self._progress.epoch_id, value=loader.num_workers, text=loader)
-
-    def _prepare(self, loader: Any) -> None:
-        """Without workers there is nothing to prepare."""
 
     def _next_index(self) -> Any:
         epoch_id, task = self._progress.epoch_id, self._drawn
@@ -114,10 +102,9 @@ class Emitting(Behind):
             self._notice_deaths(str(error))
             emit(events.ERROR_RAISED, progress.epoch_id, text=repr(error))
             raise
-        task = self._task_in_hand()
-        if self._pins_here:
-            emit(events.PIN_END, progress.epoch_id, task)
-        emit(events.YIELDED, progress.epoch_id, task, value=self._num_yielded + 1)
+        if self._pin_memory and not self._num_workers:  # this thread has pinned, as the last thing it does to a batch
+            emit(events.PIN_END, progress.epoch_id, progress.task)
+        emit(events.YIELDED, progress.epoch_id, progress.task, value=self._num_yielded + 1)
         return batch
 
     def _notice_deaths(self, text: str) -> None:
@@ -127,14 +114,13 @@ class Emitting(Behind):
 class Serial(Emitting):
     """num_workers=0."""
 
-    WORKS_BY = frozenset({"_next_data", "_next_index", "_dataset_fetcher"})
+    WORKS_BY = "_next_data", "_next_index", "_dataset_fetcher"
 
     @assigned
     def _dataset_fetcher(self, fetcher: Any) -> Any:
         """The last thing that torch makes before the first step."""
         iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
-        self._pins_here = bool(self._pin_memory)
-        emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pins_here)
+        emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pin_memory)
         emit(events.EPOCH_BEGIN, self._progress.epoch_id, value=-1)
         return emitting_fetcher
 
@@ -142,32 +128,24 @@ class Serial(Emitting):
         self._progress.task = self._drawn  # what follows, up to the yield, is work on this task
         return super()._next_index()
 
-    def _task_in_hand(self) -> int:
-        """The task whose batch `_next_data` returns."""
-        return self._progress.task
-
 
 class Parallel(Emitting):
     """num_workers > 0."""
 
-    WORKS_BY = frozenset(
-        {
-            "_next_data", "_next_index", "_task_info", "_worker_result_queue", "_reset", "_get_data",
-            "_mark_worker_as_unavailable", "_shutdown_workers",
-        }
+    WORKS_BY = (
+        "_next_data", "_next_index", "_task_info", "_worker_result_queue", "_reset", "_get_data",
+        "_mark_worker_as_unavailable", "_shutdown_workers",
     )  # fmt: skip
     _resuming = 0  # workers that have not acknowledged the new epoch
-    _sent: dict[str, Any]  # the dataset's values, as the workers got them
 
-    def _prepare(self, loader: Any) -> None:
+    def _begin_to_emit(self, loader: Any) -> None:
+        super()._begin_to_emit(loader)
         self._task_info = {}
         self._died: set[int] = set()
         with contextlib.suppress(Exception):  # these are the user's objects
             INHERITED.update(id(each) for _, each in parts(loader.dataset) if loader.num_workers > 1)
-        pins = loader.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available()  # the first: torch 2.6
         context = loader.multiprocessing_context or torch.multiprocessing
-        results = PinnedResults if pins else ResultQueue
-        self._seen_in_context = in_context(loader, TracedContext(context, self._progress, results))
+        self._seen_in_context = in_context(loader, TracedContext(context, self._progress))
 
     def __init__(self, loader: Any, *args: Any, **options: Any) -> None:
         super().__init__(self._seen_in_context, *args, **options)
@@ -186,7 +164,7 @@ class Parallel(Emitting):
     def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
         progress, previous, now = self._progress, -1, values_of(self._dataset)
         if first_iter:
-            self._sent = now
+            self._sent = now  # the dataset's values, as the workers got them
         else:
             previous, progress.epoch_id = progress.epoch_id, next_epoch_of(loader)
             self._resuming = self._num_workers
@@ -215,9 +193,6 @@ class Parallel(Emitting):
             emit(events.WORKER_EXHAUSTED, progress.epoch_id, worker=content(data).worker_id)
         self._task_info.in_hand = NO_TASK if ended else idx
         return message
-
-    def _task_in_hand(self) -> int:
-        return self._task_info.taken  # in order or not, torch has popped the task whose batch it returns
 
     # ---- deaths
 
@@ -248,14 +223,13 @@ class Parallel(Emitting):
         if getattr(self, "_shutdown", True) or getattr(_utils, "python_exit_status", True):
             super()._shutdown_workers()
             return
-        epoch_id = self._progress.epoch_id
-        emit(events.SHUTDOWN_BEGIN, epoch_id, value=len(self._task_info))
+        emit(events.SHUTDOWN_BEGIN, self._progress.epoch_id, value=len(self._task_info))
         if hasattr(self, "_pin_memory_thread"):
-            emit(events.PIN_STOPPING, epoch_id)
+            emit(events.PIN_STOPPING, self._progress.epoch_id)
         try:
             super()._shutdown_workers()
         finally:
-            emit(events.SHUTDOWN_END, epoch_id)
+            emit(events.SHUTDOWN_END, self._progress.epoch_id)
 
 
 def has_ended(data: Any) -> bool:
@@ -275,7 +249,6 @@ class TaskInfo(dict[int, Any]):
         super().__init__(tasks)
         self._progress = progress
         self.in_hand = NO_TASK  # the last task received
-        self.taken = NO_TASK  # the last task whose batch is returned
 
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2 and not has_ended(info[1]):
@@ -285,7 +258,7 @@ class TaskInfo(dict[int, Any]):
 
     def pop(self, task: int) -> Any:  # type: ignore[override]
         info = super().pop(task)
-        self.taken = task
+        self._progress.task = task  # in order or not: whose batch torch returns next
         if len(info) == 2:
             kind = events.TASK_SKIPPED if has_ended(info[1]) else events.RELEASED
             emit(kind, self._progress.epoch_id, task, info[0])
@@ -293,7 +266,7 @@ class TaskInfo(dict[int, Any]):
 
     def __delitem__(self, task: int) -> None:
         if task == self.in_hand:
-            self.taken = task
+            self._progress.task = task
         else:
             emit(events.TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
         super().__delitem__(task)

@@ -3,14 +3,13 @@ processes. Here each of them emits what is done to it. The user's loader stays a
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from minidl import events
 from minidl.events import NO_WORKER, emit
 from tracing.recording.torch_loader.common import Progress, Wrapper
-from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, TracedQueue
+from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, ResultQueue, TracedQueue
 from tracing.recording.torch_loader.worker import run
 
 
@@ -24,47 +23,42 @@ def in_context(loader: Any, context: TracedContext) -> Any:
 
 
 class TracedContext(Wrapper):
-    """Makes queues, events and processes in the user's context, or torch's default one, and wraps each."""
+    """Makes queues, events and processes in the user's context, or torch's default one, and wraps each.
 
-    def __init__(self, context: Any, progress: Progress, results: type[TracedQueue]) -> None:
-        super().__init__(context)
-        self._progress, self._results = progress, results
-        self._queues = 0
+    torch makes worker_result_queue first, then each worker's index_queue and, next, its process."""
+
+    _worker_id = NO_WORKER - 1  # whose queue was made last; NO_WORKER: that was worker_result_queue
 
     def Queue(self) -> TracedQueue:
-        """First worker_result_queue, then each worker's index_queue: torch makes them in this order."""
-        self._queues += 1
-        if self._queues == 1:
-            return self._results(self.wrapped.Queue(), NO_WORKER, self._progress)
-        return IndexQueue(self.wrapped.Queue(), self._queues - 2, self._progress)
+        self._worker_id += 1
+        kind = ResultQueue if self._worker_id == NO_WORKER else IndexQueue
+        return kind(self.wrapped.Queue(), self._worker_id, self.progress)
 
     def Event(self) -> DoneEvent:
-        return DoneEvent(self.wrapped.Event(), self._progress)
+        return DoneEvent(self.wrapped.Event(), self.progress)
 
     def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
-        worker_id = inspect.signature(target).bind(*args).arguments["worker_id"]
         bare = tuple(arg.wrapped if isinstance(arg, Wrapper) else arg for arg in args)
-        ours = (events.installed(), self._progress.epoch_id, worker_id)
+        ours = (events.installed(), self.progress.epoch_id, self._worker_id)
         process = self.wrapped.Process(target=run, args=(*ours, target, *bare))
-        return TracedProcess(process, worker_id, self._progress)
+        return TracedProcess(process, self._worker_id, self.progress)
 
 
 class TracedProcess(Wrapper):
     """A worker's process, as main sees it."""
 
-    daemon = False  # torch sets it
     _is_awaited = False  # main has waited for its end, and not yet seen it
 
     def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
-        super().__init__(process)
-        self._worker_id, self._progress = worker_id, progress
+        super().__init__(process, progress)
+        self._worker_id = worker_id
 
     def _emit(self, kind: int, value: int = 0) -> None:
-        emit(kind, self._progress.epoch_id, worker=self._worker_id, value=value)
+        emit(kind, self.progress.epoch_id, worker=self._worker_id, value=value)
 
     def start(self) -> None:
         self._emit(events.WORKER_STARTING)
-        self.wrapped.daemon = self.daemon
+        self.wrapped.daemon = self.daemon  # torch has set it here
         self.wrapped.start()
         self._emit(events.WORKER_STARTED, self.wrapped.pid or 0)
 

@@ -83,16 +83,14 @@ class TracedQueue(Wrapper):
     name = Queue.NONE
 
     def __init__(self, queue: Any, worker: int, progress: Progress) -> None:
-        super().__init__(queue)
+        super().__init__(queue, progress)
         self.worker = worker  # whose messages pass here; NO_WORKER: every worker's
-        self.progress = progress
         self.sender, self.epoch_id = NO_WORKER, progress.epoch_id  # of the message that was taken last
         self.tap: PipeTap | None = None  # made by the process that takes, at its first get; of a queue with a pipe
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
-        epoch_id = self.progress.epoch_id
-        emit(events.PUT, epoch_id, label(message), self.worker, self.name)
-        self.wrapped.put((self.worker, epoch_id, message), block, timeout)
+        emit(events.PUT, self.progress.epoch_id, label(message), self.worker, self.name)
+        self.wrapped.put((self.worker, self.progress.epoch_id, message), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         progress, name = self.progress, self.name
@@ -159,13 +157,15 @@ class PinnedResults(ResultQueue):
 
 
 class DataQueue(TracedQueue):
-    """pin thread -> main: a queue.Queue, in one process."""
+    """pin thread -> main: a queue.Queue without a limit, in one process."""
 
     name = Queue.DATA
 
-    def __init__(self, queue: Any, results: PinnedResults) -> None:
+    def __init__(self, queue: Any, results: Any) -> None:
+        """`results`: worker_result_queue, from which the pin thread, about to be started, and not main will get."""
         super().__init__(queue, NO_WORKER, results.progress)
-        self.results = results
+        results.__class__ = PinnedResults
+        self.results: PinnedResults = results
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         results = self.results
@@ -174,7 +174,6 @@ class DataQueue(TracedQueue):
             error = content(message[1])
             failed = error.exc_msg if isinstance(error, ExceptionWrapper) else None
             emit(events.PIN_END if failed is None else events.PIN_FAILED, epoch_id, task, results.sender, text=failed)
-            results.pinning = NO_TASK  # a put that is repeated, on a full queue, does not end it again
         emit(events.PUT, epoch_id, task, NO_WORKER, Queue.DATA)
         self.wrapped.put((results.sender, epoch_id, message), block, timeout)
 
@@ -185,10 +184,6 @@ class DataQueue(TracedQueue):
 
 class DoneEvent(Wrapper):
     """workers_done_event, in main."""
-
-    def __init__(self, event: Any, progress: Progress) -> None:
-        super().__init__(event)
-        self.progress = progress
 
     def set(self) -> None:
         emit(events.DONE_SET, self.progress.epoch_id)

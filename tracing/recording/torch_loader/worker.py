@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
 from tracing.recording.torch_loader.queues import ResultQueue, TracedQueue, content, emit_send_failures, label
 
-STOPPED, PARENT_IS_DEAD, INTERRUPTED = 0, 1, 2  # why a worker left its loop: WORKER_END's value
+STOPPED, PARENT_IS_DEAD, INTERRUPTED, FAILED = 0, 1, 2, 3  # why a worker left its loop: WORKER_END's value
 
 
 def run(
@@ -39,7 +40,11 @@ def run(
     own["data_queue"] = WorkersResultQueue(own["data_queue"], worker_id, progress)
     own["init_fn"] = TracedInitFn(own["init_fn"], epoch_id)
     torch.utils.data._DatasetKind = emitting_kinds(progress, worker_id)  # type: ignore[misc]  # where the loop looks it up
-    worker_loop(*bound.args, **bound.kwargs)
+    try:
+        worker_loop(*bound.args, **bound.kwargs)
+    except Exception:  # not the dataset's, which the loop passes on: main only learns that the worker has exited
+        emit(events.WORKER_END, progress.epoch_id, worker=worker_id, value=FAILED, text=traceback.format_exc())
+        raise
     end = STOPPED if progress.task == STOP else INTERRUPTED
     if end is INTERRUPTED and os.getppid() != parent:
         end = PARENT_IS_DEAD

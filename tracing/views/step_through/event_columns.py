@@ -23,7 +23,7 @@ MEANINGS = {  # of values that are codes
     Kind.ERROR_RAISED: {1: "again: an earlier error lost a task"},
     Kind.EPOCH_BEGIN: {-1: "of a new iterator"},
     Kind.PIN_JOINED: {0: "it did not end in time"},
-    Kind.WORKER_END: {0: "it was stopped", 1: "main is dead", 2: "it was interrupted"},
+    Kind.WORKER_END: {0: "it was stopped", 1: "main is dead", 2: "it was interrupted", 3: "an error"},
 }
 BEGUN_BY = {
     Kind.FETCH_END.value: Kind.FETCH_BEGIN,
