@@ -34,11 +34,11 @@ FORKED = (
     "a thread that only main has, its own or OpenMP's: make it in worker_init_fn, not before)"
 )
 QUEUE_IS_EMPTY = (
-    ": the queue is empty until something is put into it (an end mark for each of those that wait, say; and a "
-    "queue.Queue is another one in each process)"
+    ": the queue is empty until something is put into it (an end mark for each reader, say; and a queue.Queue is not "
+    "shared between processes)"
 )
-COMPUTES = " (it computes, for ever or for long{})"
-IN_MAIN = "; what all workers need, make in main before they start"
+COMPUTES = " (it is computing, perhaps in an endless loop{})"
+IN_MAIN = "; build what all workers need in main, before they start"
 QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
 
 

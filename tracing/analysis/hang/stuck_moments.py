@@ -15,6 +15,7 @@ from tracing.trace.process_liveness import ProcessStatus, has_unread
 from tracing.trace.trace import Trace
 
 INTERRUPTED_WORKER = 2  # WORKER_END's value
+ENDED_BY_CTRL_C = 1, INTERRUPTED_WORKER  # 1: main was dead by then
 POLLS = (Kind.WAIT, Kind.TIMED_OUT)  # a thread that waits does these now and then
 REACTION = 1_000_000_000  # ns, at most, from Ctrl-C to the end of a worker that reacts to it
 RUNS = (ProcessStatus.LIVES, ProcessStatus.STOPPED)
@@ -110,7 +111,7 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     pause = int(np.argmax(np.where(shuts_down, -1, ends - times[mine])))
     begin, until = int(mine[pause]), int(ends[pause])
     within = trace.events[begin : int(times.searchsorted(until, "right"))]
-    reactions = within[(within["kind"] == Kind.WORKER_END) & (within["value"] > 0)]
+    reactions = within[(within["kind"] == Kind.WORKER_END) & np.isin(within["value"], ENDED_BY_CTRL_C)]
     if not len(reactions):
         return Moment(max(begin, int(times.searchsorted(until)) - 1), until, actor, Ending.INTERRUPTED)
     # What workers do once Ctrl-C has interrupted them says nothing about the hang: in between all were silent.

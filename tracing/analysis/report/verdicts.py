@@ -53,12 +53,12 @@ WORKERS: main waits for batches that they make: they compute, or wait
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
-                            grows{at_line}, or is read from its beginning again.
+                            grows{at_line}, or is read again from its beginning.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
     whole_stream            Before you use more workers, let each take its share of the iterable dataset, by
-                            get_worker_info(): else every sample comes once from each.
+                            get_worker_info(): else each sample comes once from every worker.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
@@ -95,7 +95,7 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
-    large                   A batch of {large} comes in new memory each time, which costs as much as to copy it. Move
+    large                   A batch of {large} comes in new memory each time, and making that takes time, too. Move
                             fewer bytes (uint8, half precision), or measure it without workers: `run --try`.
     views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
     OPTIONS

@@ -17,7 +17,7 @@ class Progress:
 
     def __init__(self, epoch_id: int) -> None:
         self.epoch_id = epoch_id  # of the last message; events that concern no message belong to it
-        self.task = events.NO_TASK  # what this side works on; main, if it has workers, returns the batch of
+        self.task = events.NO_TASK  # what this side works on; in main, beside workers, the task whose batch comes next
         self.outstanding = 0  # main: tasks sent, less the results received
 
 
