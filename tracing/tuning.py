@@ -16,7 +16,6 @@ import functools
 import math
 import os
 import random
-import statistics
 import sys
 import tempfile
 import threading
@@ -27,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tracing
 from minidl import events
 from tracing.recording import linux
@@ -34,7 +35,8 @@ from tracing.recording import linux
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
 MORE = 4  # settings tried besides no workers and the recorded one
-AS_GOOD = 0.97  # of the fastest: then the setting with the fewest workers is the best
+BUSY = 0.7  # of all cores' time
+AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
 
 
@@ -43,7 +45,7 @@ class Trial:
     """A setting, and how fast batches came."""
 
     num_workers: int
-    prefetch_factor: int | None
+    prefetch_factor: int  # 0: no workers
     promised: float | None  # batches a second, by the replay; None: it could not be replayed
     measured: float = 0.0  # batches a second
     memory: int = 0  # bytes of all workers; what several share is counted once
@@ -52,8 +54,7 @@ class Trial:
     @property
     def options(self) -> str:
         """As arguments of the loader."""
-        workers = f"num_workers={self.num_workers}"
-        return f"{workers}, prefetch_factor={self.prefetch_factor}" if self.num_workers else workers
+        return f"num_workers={self.num_workers}" + f", prefetch_factor={self.prefetch_factor}" * bool(self.num_workers)
 
 
 @dataclass
@@ -66,9 +67,9 @@ class Tuning:
     @property
     def best(self) -> Trial | None:
         """The fewest workers of those that are nearly the fastest; None: nothing was measured."""
-        done = [each for each in self.trials if each.measured]
-        enough = AS_GOOD * max((each.measured for each in done), default=0.0)
-        return min((each for each in done if each.measured >= enough), key=lambda each: each.num_workers, default=None)
+        enough = AS_GOOD * max((each.measured for each in self.trials), default=0.0)
+        good = [each for each in self.trials if each.measured >= enough > 0]
+        return min(good, key=lambda each: each.num_workers, default=None)
 
     def __str__(self) -> str:
         rows = [("setting", "batches/s", "promised", "memory", "")]
@@ -87,18 +88,19 @@ class Tuning:
 
 
 class Steps:
-    """The recorder in use, which also notes how long each training step of this thread takes (ns), and how long
-    it computes."""
+    """The recorder in use, which also notes how long each training step of this thread takes (ns), how long it
+    computes, and how long other threads do meanwhile."""
 
     def __init__(self, enough: Callable[[Steps], None], batches: int = BATCHES) -> None:
         """`enough` is called once, in `next()`, after training on this many batches of a loader, or an epoch."""
         self.recorder: Any = events.installed()
         self.owner = os.getpid(), threading.get_ident()
         self.loader: Any = None
-        self.times: list[tuple[int, int]] = []
+        self.times: list[tuple[int, ...]] = []
+        self.cores = linux.cores()  # busy, and idle, since the machine started (ns): when the loader came
         self._enough, self._batches = enough, batches
         self.tried = False  # whether other settings were measured
-        self._since: tuple[int, int] | None = None
+        self._since: tuple[int, ...] | None = None
         self._done = False
         events.install(self.record)
         os.register_at_fork(before=self.stop, after_in_parent=self._go_on)
@@ -107,18 +109,17 @@ class Steps:
         return self.recorder.__self__.__reduce__()  # a worker gets that recorder in its place
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
-        now = time.perf_counter_ns(), time.thread_time_ns()
+        now = _clocks()
         self.recorder(kind, epoch_id, task, worker, queue, value, text)
         if kind in WATCHED and self.owner == (os.getpid(), threading.get_ident()):
             self._take(kind, now, text)
 
-    def _take(self, kind: int, now: tuple[int, int], text: object) -> None:
+    def _take(self, kind: int, now: tuple[int, ...], text: object) -> None:
         if self._since is not None:
-            self.times.append((now[0] - self._since[0], now[1] - self._since[1]))
+            self.times.append(tuple(after - before for after, before in zip(now, self._since, strict=True)))
         self._since = now if kind == events.YIELDED else None
-        if kind == events.LOADER:
-            self.times = self.times if text is self.loader else []
-            self.loader = text
+        if kind == events.LOADER and text is not self.loader:
+            self.loader, self.times, self.cores = text, [], linux.cores()
         elif len(self.times) >= self._batches or (kind == events.EPOCH_END and len(self.times) >= FEWEST):
             self.stop()
             self._done = True
@@ -141,24 +142,28 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
         path = Path(folder, "trace")
         with as_they_were(loader), tracing.record(path):
             steps = Steps(lambda steps: None, batches)
-            iterator = iter(copy.copy(loader))
-            for _, batch in zip(range(batches + 1), iterator, strict=False):
+            for _, batch in zip(range(batches + 1), copy.copy(loader), strict=False):
                 step(batch)
             steps.stop()
-            getattr(iterator, "_shutdown_workers", lambda: None)()
         return try_settings(steps, loader, path, seconds)
 
 
 def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
     found = Tuning(_settings(loader, trace))
+    times, (busy, idle) = np.array(steps.times or [(0, 0, 0)]), np.subtract(linux.cores(), steps.cores)
+    # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
+    # without workers they take as long as the quick ones did.
+    usual = times.mean(axis=0)
+    alone = np.quantile(times, 0.25, axis=0) if loader.num_workers and busy > BUSY * (busy + idle) else usual
     previous = events.install(None)  # the trials are not part of the recording
     with as_they_were(loader), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
         try:
             for each in found.trials:
                 print(f"tracing: trying {each.options}", file=sys.stderr, flush=True)
-                each.measured, each.memory = _measure(_copy(loader, each), steps.times, seconds)
+                step = usual if each.num_workers else alone
+                each.measured, each.memory = _measure(_copy(loader, each), step, seconds)
                 if not each.measured:
                     found.note = "the dataset can be loaded only once: a copy of the loader yields no batch"
                     break
@@ -187,31 +192,30 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
 
 def _settings(loader: Any, trace: Path) -> list[Trial]:
     """No workers, as it is, and the best for each number of them that a replay finds good."""
-    was = loader.num_workers, loader.prefetch_factor if loader.num_workers else None
-    rates: dict[tuple[int, int | None], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
+    was = loader.num_workers, loader.prefetch_factor or 0
+    rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
     with contextlib.suppress(ValueError, tracing.TraceError):
         rows = [(row.setting, row.batches_per_second) for row in tracing.whatif(tracing.load(trace)).rows]
-        rates = {(each.num_workers, each.prefetch_factor if each.num_workers else None): rate for each, rate in rows}
-    best_of: dict[int, tuple[int, int | None]] = {}  # for each number of workers
+        rates = {(each.num_workers, each.prefetch_factor if each.num_workers else 0): rate for each, rate in rows}
+    best_of: dict[int, tuple[int, int]] = {}  # for each number of workers
     for each in sorted(rates, key=lambda each: -(rates[each] or 0)):
         best_of.setdefault(each[0], each)
-    chosen = {(0, None), was, *[each for workers, each in best_of.items() if workers][:MORE]}
-    trials = [Trial(*each, rates.get(each), recorded=each == was) for each in chosen]
-    return sorted(trials, key=lambda each: (each.num_workers, each.prefetch_factor or 0))
+    chosen = {(0, 0), was, *[each for workers, each in best_of.items() if workers][:MORE]}
+    return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)]
 
 
 def _copy(loader: Any, setting: Trial) -> Any:
     other = copy.copy(loader)
     # Into its __dict__: once constructed, a loader no longer takes some of these.
     other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
-    other.__dict__.update({} if setting.num_workers else {"persistent_workers": False, "timeout": 0})
+    none = {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}  # what needs workers
+    other.__dict__.update({} if setting.num_workers else none)
     return other
 
 
-def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple[float, int]:
+def _measure(loader: Any, step: np.ndarray, seconds: float) -> tuple[float, int]:
     """Batches a second, and the bytes that its workers use. If an epoch ends, its start-up counts; otherwise it does
     not."""
-    took, computed = (statistics.fmean(each) for each in zip(*times, strict=True)) if times else (0.0, 0.0)
     begin = first = time.perf_counter()
     batches, rate, memory, ended = 0, 0.0, 0, True
     while ended and time.perf_counter() < begin + seconds:
@@ -221,22 +225,32 @@ def _measure(loader: Any, times: list[tuple[int, int]], seconds: float) -> tuple
             first = time.perf_counter() if batches == 1 else first
             if batches == 2 * loader.num_workers:  # by now its queues are full
                 memory = sum(linux.memory(worker.pid) for worker in getattr(iterator, "_workers", []))
-            _train(took, computed)
+            _train(*step)
             if time.perf_counter() > first + seconds:
                 break
         else:
             ended, rate = batches > before, batches / (time.perf_counter() - begin)
         until = time.perf_counter()
-        if not (ended and loader.persistent_workers):
-            getattr(iterator, "_shutdown_workers", lambda: None)()
     since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
     return rate or counted / (until - since), memory
 
 
-def _train(took: float, computed: float) -> None:
-    """For `took` ns, `computed` of them on a core."""
-    begin, used = time.perf_counter_ns(), time.thread_time_ns()
-    while time.thread_time_ns() < used + computed:
+def _clocks() -> tuple[int, ...]:
+    """The time, how long this thread has computed, and how long the others of this process have (ns)."""
+    mine = time.thread_time_ns()
+    return time.perf_counter_ns(), mine, time.process_time_ns() - mine
+
+
+def _train(took: float, computed: float, beside: float) -> None:
+    """For `took` ns, `computed` of them on a core. If torch's own threads compute beside this one, they do so here."""
+    import torch
+
+    begin, mine, others = _clocks()
+    if beside > took / 4:
+        values = torch.ones(1 << 15, torch.get_num_threads())  # so many that each thread gets a part
+        while _clocks()[1] < mine + computed and _clocks()[2] < others + beside:
+            values.sqrt_()
+    while time.thread_time_ns() < mine + computed:
         math.sqrt(2.0)
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
@@ -244,7 +258,6 @@ def _train(took: float, computed: float) -> None:
 @contextlib.contextmanager
 def as_they_were(loader: Any) -> Iterator[None]:
     """Random states are restored, including those of generators given to the loader and its sampler."""
-    import numpy as np
     import torch
 
     given = [getattr(each, "generator", None) for each in (loader, getattr(loader, "sampler", None))]

@@ -19,6 +19,7 @@ import minidl
 loader_of, where = sys.argv[1:]
 never = threading.Event()
 full: Any = multiprocessing.Queue(1)
+held: Any = {"copied": threading.Lock(), "shared": multiprocessing.Lock()}.get(where)
 
 
 class Numbers:
@@ -32,6 +33,10 @@ class Numbers:
             never.wait()  # stuck: first
         if index >= 20 and where == "mark":
             full.get()  # stuck: mark
+        if index >= 20 and held is not None:
+            with held, held:  # stuck: copied # stuck: shared
+                pass
+        all(index >= 20 and where == "computes" for _ in iter(int, 1))  # stuck: computes
         while index >= 20 and where == "queue":
             full.put(index)  # stuck: queue
         return index

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids, measure
 from tracing.analysis.measure.waited import Judgement
 from tracing.analysis.plain_text import wrap
+from tracing.analysis.task_events import keys_of
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
@@ -48,7 +48,7 @@ class Side:
         # What main did -> how long, for a batch.
         self.places = {name: measures.spent[place] / self.batches for place, name in PLACES.items()}
         self.stages = {name: float(np.median(lengths)) for name, lengths in stages.items() if len(lengths)}  # medians
-        # (ordinal of the epoch, batch) -> its keys, in the order in which they were drawn
+        # (ordinal of the epoch, batch) -> its keys, one epoch after the other
         self.keys = _keys(measures)
 
 
@@ -139,10 +139,8 @@ def _error(measures: Measures) -> float:
     """The standard error of the mean period (ns). Workers that began together finish together: batches come in bursts,
     and a long period after short ones is not chance. So it is estimated from rounds of one batch per worker; if there
     are too few, from the periods themselves."""
-    rows = measures.tasks[measures.tasks["yielded"] >= 0]
-    rows = rows[np.lexsort((rows["yielded"], epoch_ids(rows)))]
-    epochs = epoch_ids(rows)
-    periods = np.diff(rows["yielded"])[epochs[1:] == epochs[:-1]]
+    epochs = epoch_ids(measures.had)
+    periods = np.diff(measures.had["yielded"])[epochs[1:] == epochs[:-1]]
     size = max(1, measures.num_workers)
     count = len(periods) // size
     if count >= FEWEST:
@@ -151,13 +149,11 @@ def _error(measures: Measures) -> float:
 
 
 def _keys(measures: Measures) -> dict[tuple[int, int], Any]:
-    found, epochs = dict[tuple[int, int], Any](), dict[int, int]()
-    for iterator in measures.iterators:
-        for position in measures.trace.index.group(iterator.number, Kind.KEYS_DRAWN).array.tolist():
-            event = measures.events[position]
-            epoch = epochs.setdefault(int(event["loader"]) << 32 | int(event["epoch"]), len(epochs))
-            found[epoch, int(event["task"])] = measures.trace.text(position)
-    return found
+    rows = measures.tasks[measures.tasks["keys_drawn"] >= 0]
+    _, epochs = np.unique(epoch_ids(rows), return_inverse=True)
+    keys = (keys_of(measures.trace, *row) for row in rows[["loader", "epoch", "task"]].tolist())
+    places = zip(epochs.tolist(), rows["task"].tolist(), strict=True)
+    return dict(zip(places, keys, strict=True))
 
 
 # ---- text

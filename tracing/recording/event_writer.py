@@ -27,6 +27,7 @@ import struct
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class EventWriter:
         self._limit = 0  # first: nothing is written until files are open
         self._events: _Mapped | None = None
         self._lock = threading.RLock()  # for opening and growing, never for recording
-        self._watch: watch.Watch | None = None
+        self._stop_watching: Callable[[], object] | None = None
         self._threads = threading.local()  # its `actor`: the number of the calling thread
         self._texts, self._actors = itertools.count(), itertools.count()
         self._places = itertools.count(0, STEP)  # in the text file
@@ -111,15 +112,18 @@ class EventWriter:
         events = self._events
         if events is None or self._closed:
             return False
-        if offset < events.end:
-            with self._lock:
-                if offset >= self._limit and not self._closed:
-                    self.failure = events.reserve(offset + fmt.RECORD.size) or self.failure
-                    self._limit = events.limit
-            if offset < self._limit:
-                return True
+        if offset < events.end and self._grow(events, offset + fmt.RECORD.size):
+            return True
         fmt.COUNT.pack_into(events.memory, fmt.DROPPED_AT, (offset - events.end) // fmt.RECORD.size + 1)
         return False
+
+    def _grow(self, file: _Mapped, needed: int) -> bool:
+        """Whether a file can be written to up to `needed` now."""
+        with self._lock:
+            if self._events is not None and not self._closed:
+                self.failure = file.reserve(needed) or self.failure
+                self._limit = self._events.limit
+        return needed <= file.limit
 
     def open(self) -> None:
         """Make the files, unless they are there; from then on the process is watched. The first event does so at the
@@ -129,9 +133,11 @@ class EventWriter:
                 return
             self._closed = True
             try:
-                file = _events_file(self.directory)
-                events = _Mapped(file, fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size)
-                self._text = _Mapped(OwnFile(fmt.text_file(file.path)), MOST_TEXT)
+                # An earlier recording of this process, or of one with its pid, may have left such a file.
+                paths = (fmt.events_file(self.directory, os.getpid(), number) for number in itertools.count())
+                path = next(path for path in paths if not path.exists())
+                events = _Mapped(path, fmt.HEADER_SIZE + fmt.CAPACITY * fmt.RECORD.size)
+                self._text = _Mapped(fmt.text_file(path), MOST_TEXT)
             except OSError as error:  # the load goes on unrecorded
                 self.failure = error
                 return
@@ -140,8 +146,7 @@ class EventWriter:
             self._events, self._memory = events, events.memory  # before the limit, which lets `record` write to it
             self._limit = events.limit
             with contextlib.suppress(OSError, RuntimeError):  # else nothing is watched: there may be no more threads
-                self._watch = watch.Watch(file.path)
-                weakref.finalize(self, self._watch.stop)
+                self._stop_watching = weakref.finalize(self, watch.Watch(path).stop)
             self._closed = False
 
     def _new_actor(self) -> int:
@@ -161,22 +166,19 @@ class EventWriter:
         data, text = line.encode(), self._text
         begin, *more = itertools.islice(self._places, len(data) // STEP + 1)  # ours alone: see `record`
         size = STEP + STEP * len(more)
-        if begin + size > text.limit:
-            with self._lock:
-                self.failure = text.reserve(begin + size) or self.failure
-            if begin + size > text.limit:
-                return False
+        if begin + size > text.limit and not self._grow(text, begin + size):
+            return False
         struct.pack_into(f"{size}s", text.memory, begin, data.ljust(size - 1) + b"\n")
         return True
 
     def close(self) -> None:
         """Stop, and cut this process's file to what is used. Can be called twice."""
         with self._lock:
-            if self._watch is not None:
-                self._watch.stop()
+            if self._stop_watching is not None:
+                self._stop_watching()
             was_closed, self._closed = self._closed, True
             if not was_closed and self._events is not None:
-                self._limit = self._text.limit = self._text.end = 0  # first: what is claimed from now on is dropped
+                self._limit = self._events.limit = self._text.limit = 0  # first: what is claimed from now on is dropped
                 # Another thread may have claimed its offset and be about to write. It can: the mapping stays until
                 # the writer is collected, and the file keeps every offset claimed so far. (Beyond its end: SIGBUS.)
                 end = min(next(self._offsets), self._events.end)
@@ -185,24 +187,17 @@ class EventWriter:
                 self._text.cut(next(self._places))
 
 
-def _events_file(directory: Path) -> OwnFile:
-    for number in itertools.count():
-        with contextlib.suppress(FileExistsError):  # an earlier recording of this process, or of one with its pid
-            return OwnFile(fmt.events_file(directory, os.getpid(), number))
-    raise AssertionError("count() does not end")
-
-
-class _Mapped:
+class _Mapped(OwnFile):
     """A file as memory. It grows as it is written to."""
 
-    def __init__(self, file: OwnFile, end: int) -> None:
-        """Raises OSError, also if it cannot grow at all."""
-        self._file = file
-        file.let_go()  # a mapping needs no descriptor
+    def __init__(self, path: Path, end: int) -> None:
+        """Make it. Raises OSError, also if it cannot grow at all."""
+        super().__init__(path)
+        self.let_go()  # a mapping needs no descriptor
         self.limit = 0  # bytes: what is below can be written to
         self.end = end  # up to where it may grow. Lowered once the disk is full
-        with file.opened() as opened:
-            self.memory = mapped(opened.fileno(), end)  # beyond the file's end it cannot be written to
+        with self.opened() as file:
+            self.memory = mapped(file.fileno(), end)  # beyond the file's end it cannot be written to
         if failure := self.reserve(fmt.HEADER_SIZE):
             raise failure
 
@@ -221,7 +216,7 @@ class _Mapped:
         return None
 
     def _allocate(self, end: int) -> None:
-        with self._file.opened() as file:
+        with self.opened() as file:
             try:
                 os.posix_fallocate(file.fileno(), self.limit, end - self.limit)
             except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
@@ -231,5 +226,5 @@ class _Mapped:
 
     def cut(self, end: int) -> None:
         """End the file after what is used."""
-        with contextlib.suppress(OSError), self._file.opened() as file:  # unless it is gone
+        with contextlib.suppress(OSError), self.opened() as file:  # unless it is gone
             file.truncate(end)

@@ -53,10 +53,8 @@ def memory(pid: int, counted: str = "Pss") -> int:
 def cores() -> tuple[int, int]:
     """Of all cores together since the machine started (ns): busy, or taken by other machines on the same host; idle.
     Elsewhere -1: that other programs took the cores is not noticed."""
-    try:
-        with open(open_above("/proc/stat"), "rb") as file:
-            ticks = [int(each) * _TICK for each in file.readline().split()[1:]]
+    with contextlib.suppress(OSError, ValueError), open(open_above("/proc/stat"), "rb") as file:
+        ticks = [int(each) * _TICK for each in file.readline().split()[1:]]
         user, nice, system, idle, waits, irq, softirq, steal = ticks[:8]
-    except (OSError, ValueError):
-        return -1, -1
-    return user + nice + system + irq + softirq + steal, idle + waits
+        return user + nice + system + irq + softirq + steal, idle + waits
+    return -1, -1

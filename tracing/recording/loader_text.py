@@ -35,7 +35,7 @@ def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any
         "dataset": type(loader.dataset).__name__,
         "iterated_at": line_of_program(),
         "iterable": bool(getattr(loader, "_dataset_kind", 0)),  # its dataset: workers must share it out themselves
-        "sampler": type(loader._index_sampler).__name__,
+        "sampler": type(getattr(loader._index_sampler, "sampler", loader._index_sampler)).__name__,
         **drawing_of(loader),
         "batch_size": getattr(loader, "batch_size", None),
         "num_workers": loader.num_workers,

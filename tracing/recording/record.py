@@ -54,16 +54,17 @@ class record:  # in lower case because it reads as a function: `with record(path
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self._part_of: dict[str, Any] = {}  # the run, if this is a part of one
         self._writer: EventWriter | None = None
         self.ended_by = ""  # the error that ends it: after KeyboardInterrupt, it may have hung
         self.failure: OSError | None = None  # once it is stopped: why this process could not record everything
 
-    def start(self) -> record:
-        """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made."""
+    def start(self, **about: Any) -> record:
+        """Begin to record. Returns itself. Raises FileExistsError as above, OSError if `path` cannot be made.
+
+        (`about`: more entries of its trace.json, where it is a part of a run.)"""
         if self._writer is None:
-            used = trace_directory.claim(self.path, **self._part_of)
-            if used != self.path and not self._part_of:
+            used = trace_directory.claim(self.path, **about)
+            if used != self.path and not about:
                 warnings.warn(f"{self.path} is being recorded into: recording into {used}", stacklevel=2)
             self.path, self._pid = used, os.getpid()
             self._writer = EventWriter(self.path)
@@ -130,8 +131,7 @@ class Child:
         try:
             with trace_directory.locked(self.directory):
                 recording = record(trace_directory.part_of_this_process(self.directory, self.run))
-                recording._part_of = {"part_of": self.run}
-                recording.start()
+                recording.start(part_of=self.run)
         except OSError as error:
             print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
         else:

@@ -31,12 +31,11 @@ def readable(descriptor: int) -> object:
 
 # glibc exports fstat since 2.33.
 _fstat = _libc.fstat if hasattr(_libc, "fstat") else functools.partial(_libc["__fxstat"], 1)
-_Stat = ctypes.c_char * 256
 
 
 def file_of(descriptor: int) -> bytes:
     """Which file it is: what `struct stat` begins with, its device and inode. b"" if none."""
-    about = _Stat()
+    about = ctypes.create_string_buffer(256)
     return about.raw[:16] if _fstat(descriptor, about) == 0 else b""
 
 

@@ -183,7 +183,8 @@ RANKED = "TRACING_RANKED"
 
 def rank_of_this_process() -> dict[str, int | None]:
     """Its rank and the world_size, as of now."""
-    rank, world_size, ranked_by = (_int(os.environ.get(name)) for name in ("RANK", "WORLD_SIZE", RANKED))
+    found = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", RANKED))
+    rank, world_size, ranked_by = (int(text) if text.isdecimal() else None for text in found)
     distributed = sys.modules.get("torch.distributed")
     if ranked_by not in (None, os.getpid()):
         rank = world_size = None
@@ -192,7 +193,3 @@ def rank_of_this_process() -> dict[str, int | None]:
     if rank is not None and ranked_by is None:
         os.environ[RANKED] = str(os.getpid())
     return {"rank": rank, "world_size": world_size}
-
-
-def _int(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

@@ -88,7 +88,7 @@ class Watch:
             if self in _watches:
                 self.pause()
                 with contextlib.suppress(OSError):
-                    self._sample(time.monotonic_ns())
+                    self._sample()
                 self.forget()
 
     def forget(self) -> None:
@@ -112,13 +112,12 @@ class Watch:
                 return
             now = time.monotonic_ns()
             age, is_late = now - self._begun, now - due > LATE
-            seen = (now, _stacks()) if is_late and age >= self._look else None
-            self._sample(now)
-            sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if age >= self._look:
-                self._note_stacks(*(seen or _at_any_moment()))
+                self._note_stacks(*((now, _stacks()) if is_late else _at_any_moment()))
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
+            self._sample()
+            sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if now >= self._weigh:
                 self._memory = linux.memory(os.getpid(), "Rss" if self._is_main else "Pss")
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
@@ -126,12 +125,12 @@ class Watch:
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))
             due = time.monotonic_ns() + wait
 
-    def _sample(self, now: int) -> None:
+    def _sample(self) -> None:
         main = _cpu(threading.main_thread().ident or 0)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
         used = (time.process_time_ns(), main, children)
-        self._samples.append(fmt.SAMPLE.pack(now, os.getpid(), *used, *machine, self._memory))
+        self._samples.append(fmt.SAMPLE.pack(time.monotonic_ns(), os.getpid(), *used, *machine, self._memory))
 
     def _note_stacks(self, now: int, found: list[Thread]) -> None:
         threads = [{"name": name, "cpu": cpu, "frames": _with_source(lines)} for name, cpu, lines in found]
@@ -155,10 +154,10 @@ def _at_any_moment() -> tuple[int, list[Thread]]:
     sys.setswitchinterval(PROMPT)
     try:
         _sleep(time.monotonic_ns() % 5_000 / 1e6)  # until a moment that has nothing to do with the lock
-        return time.monotonic_ns(), _stacks()
     finally:
         if sys.getswitchinterval() <= PROMPT:  # else the program has set it meanwhile
             sys.setswitchinterval(interval)
+    return time.monotonic_ns(), _stacks()  # whole, before another thread has the lock again
 
 
 def _stacks() -> list[Thread]:
@@ -228,10 +227,9 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _forking
-    _forking = threading.RLock()
     for watch in list(_watches):
         watch.forget()
+    _forking.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -49,9 +49,14 @@ STUCK = [
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
     ("torch", "mark", "SIGTERM", Cause.CODE),
     ("minidl", "ahead", "Ctrl-C", Cause.TRAINING),
+    ("torch", "computes", "Ctrl-C", Cause.CODE),
+    ("torch", "copied", "Ctrl-C", Cause.CODE),
+    ("minidl", "shared", "Ctrl-C", Cause.CODE),
 ]
-LOCK, FULL, EMPTY = "a lock that is shared", "the queue is full", "the queue is empty"
-ADVICE = {LOCK: ("first", "collate"), FULL: ("queue",), EMPTY: ("mark", "ahead")}  # where
+ADVICE = {  # -> where
+    "a lock that is shared": ("shared",), "it took itself": ("copied",), "it waits for others": ("first", "collate"),
+    "the queue is full": ("queue",), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
+}  # fmt: skip
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
 

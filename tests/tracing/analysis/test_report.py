@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -152,7 +153,7 @@ def passes_over() -> None:
 
 
 def keeps_batches() -> None:
-    assert len([torch.ones(4 << 20) for _ in TORCH.DataLoader(Samples(12, napping(0.1)))]) == 12
+    assert len([torch.ones(2 << 20) for _ in TORCH.DataLoader(Samples(24, napping(0.1)))]) == 24
 
 
 def copies_objects() -> None:
@@ -173,6 +174,10 @@ def leaves_an_alarm() -> None:
             time.sleep(5)
 
 
+ALIKE = dict.fromkeys(range(12), np.frombuffer(bytes(80)))  # one array, to which nobody may write
+
+
+@pytest.mark.filterwarnings("error:The given NumPy array is not writable")
 @pytest.mark.parametrize(
     ("program", "note"),
     [
@@ -184,13 +189,14 @@ def leaves_an_alarm() -> None:
         (passes_over, "With the first 20 batches of an epoch nothing was done."),
         (lambda: list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())}))), "StopIteration was raised"),
         (lambda: list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12)), "The 12 samples of a batch lay in one"),
+        (lambda: list(TORCH.DataLoader(Samples(12, ALIKE.get), 12, collate_fn=len)), "The 12 samples of a batch lay"),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
         (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],
 )
 def test_a_silent_mistake_is_noted(tmp_path: Path, program: Any, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caveats, "LARGE", 20 << 20)
-    for name in ("WEIGH", "WEIGHING_COST"):  # at each sample
+    for name in ("COST", "WEIGH", "WEIGHING_COST"):  # ten times a second
         monkeypatch.setattr(watch, name, 0)
     with tracing.record(tmp_path / "run.trace"):
         program()

@@ -40,7 +40,7 @@ from tracing.analysis.measure.measures import measure
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.report import LoaderReport
-from tracing.analysis.report.verdicts import VERDICTS, facts, slowest_part
+from tracing.analysis.report.verdicts import VERDICTS, advice, facts, slowest_part
 from tracing.analysis.whatif import promises
 from tracing.recording import file_format as fmt
 from tracing.trace.stacks import MAIN, Line, Stack
@@ -134,18 +134,19 @@ def simulated(
     step: float = 0.001,
     every: int = 1,
     usual: float = 0.0,
+    grows: float = 0.0,
     leave: int = 1000,
     cpus: int = 2,
     **options: Any,
 ) -> tracing.Trace:
-    """The trace of a training that takes `step` seconds after every `every`-th batch and `usual` after the others, and
-    leaves each epoch after `leave` batches."""
+    """The trace of a training that takes `step` seconds after every `every`-th batch and `usual` after the others, each
+    time `grows` more, and leaves each epoch after `leave` batches."""
 
     def program() -> None:
         loader = minidl.DataLoader(dataset, **{"num_workers": 2, **options})
         for _ in range(epochs):
             for number, _batch in enumerate(loader, 1):
-                sleep(step if number % every == 0 else usual)
+                sleep((step if number % every == 0 else usual) + number * grows)
                 if number == leave:
                     break
 
@@ -272,6 +273,10 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "longer steps that hardly count": (Makes(60, is_quick), {"step": 0.06, "every": 30, "usual": 0.01}, KEEPS_UP),
     "many steps that take longer": (Makes(60, is_quick), {"step": 0.3, "every": 4, "usual": 0.01}, KEEPS_UP),
+    "steps that take longer and longer": (
+        Makes(60, is_quick), {"grows": 0.001},
+        Said(Verdict.TRAINING, "Steps take 6.0 times as long at the end as at the beginning: look for what grows."),
+    ),
     "one long step": (Makes(60, is_quick), {"step": 2, "every": 40, "usual": 0.01}, KEEPS_UP),
     "a long start-up": (  # of one epoch there is nothing to save
         Makes(30, is_quick), {"worker_init_fn": starts_slowly, "step": 0.06},
@@ -303,6 +308,15 @@ def test_what_is_said_of_a_simulated_load(name: str) -> None:
     (loader,) = tracing.report(trace).loaders
     check(loader, expected)
     check_numbers(trace, loader)
+
+
+def test_what_each_epoch_reads_again_takes_longer_and_longer() -> None:
+    def program() -> None:
+        for number in range(1, 9):
+            list(minidl.DataLoader(Makes(4, is_quick, at={0: functools.partial(sleep, 0.1 * number)}), num_workers=1))
+
+    (loader,) = tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders
+    check(loader, Said(Verdict.STARTUP, "A worker's first batch takes 5.0 times as long in the last epochs as in the"))
 
 
 @pytest.mark.parametrize(("idle", "num_workers"), [(0.05, 0), (0.05, 1), (0.9, 0), (0.9, 1)])
@@ -425,7 +439,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.WORKERS, "Limit a library's threads in them", (), (r"num_workers=[3-9]",)),
     ),
     "rows of a table": (
-        TORCH.TensorDataset(torch.zeros(100_000, 20), torch.zeros(100_000)), {"num_workers": 2, "batch_size": 4096},
+        TORCH.TensorDataset(torch.zeros(500_000, 20)), {"num_workers": 2, "batch_size": 4096},
         Said(Verdict.WORKERS, "The 4096 samples of a batch are made one by one", (), ("more workers can help",)),
     ),
     "rows of a table, without workers": (
@@ -495,7 +509,9 @@ def test_a_state_that_takes_long_to_save_is_no_moving(tmp_path: Path) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader")
     with tracing.record(tmp_path / "run"):
         list(stateful.StatefulDataLoader(SlowState(60), num_workers=1))
-    (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
+    trace = tracing.load(tmp_path / "run", strict=True)
+    (loader,) = tracing.report(trace).loaders
+    assert tracing.check(trace) == []
     check(loader, Said(Verdict.WORKERS, "", ("They hardly compute", "state_dict")))
 
 
@@ -818,6 +834,17 @@ def test_advice_names_only_facts_that_there_are() -> None:
         for condition, sentence in entry.advice:
             names = [] if condition in ("-", "OPTIONS") else condition.replace("not ", "").split(" & ")
             assert known.keys() >= set(names) and "{" not in sentence.format(**known)
+
+
+def test_advice_that_only_some_traces_ask_for(tmp_path: Path) -> None:
+    """Whatever the verdict: that a batch is large, or that an epoch was left early."""
+    with tracing.record(tmp_path / "run"):
+        for _ in range(2):
+            list(zip(range(2), TORCH.DataLoader(Samples(16, torch.zeros(1 << 20).add), 4, num_workers=1), strict=False))
+    (measures,) = measure(tracing.load(tmp_path / "run"))
+    known = facts(measures, Judgement(measures))
+    assert any("batch of 16.8 MB" in each for each in advice(Verdict.MOVING, known, []))
+    assert advice(Verdict.STARTUP, known, [])[0].startswith("2 of 2 epochs were left before their end: main waits")
 
 
 def test_an_option_is_promised_no_more_than_what_it_can_cure_costs() -> None:

@@ -167,7 +167,7 @@ def test_a_worker_that_is_slow_to_exit_is_seen_to_end_when_torch_asks_again() ->
     process = types.SimpleNamespace(
         pid=7, exitcode=0, daemon=True, start=int, join=lambda timeout: None, is_alive=lambda: True
     )
-    traced, kinds = TracedProcess(process, 0, Progress(0)), []
+    traced, kinds = TracedProcess(process, Progress(0), 0), []
     with recorder(lambda kind, *others: kinds.append(kind)):
         traced.start()
         traced.join(5.0)

@@ -22,20 +22,25 @@ from tracing.analysis.hang.wait_chain import ThreadId, WaitChain
 from tracing.analysis.measure.measures import epoch_ids
 from tracing.trace.event_index import Lane
 from tracing.trace.process_liveness import ProcessStatus, processes
-from tracing.trace.stacks import MAIN
+from tracing.trace.stacks import MAIN, Line, Stack
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, State
 from tracing.trace.trace import Trace
 
 # Source that may wait for a lock, or for another thread.
-WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)", re.IGNORECASE)
+WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)|^with [^(]*:", re.IGNORECASE)
 # What is added to the advice.
-FORKED = (
-    " (a lock that is shared: one that took it, itself perhaps, has not returned it. One that was copied in a fork, or "
-    "a thread that only main has, its own or OpenMP's: make it in worker_init_fn, not before)"
+SHARED = " (a lock that is shared: one that took it, itself perhaps, has not returned it)"
+COPIED = (
+    " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
+    "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
 )
 QUEUE_IS_EMPTY = (
     ": the queue is empty until something is put into it (an end mark for each reader, say; and a queue.Queue is not "
     "shared between processes)"
+)
+OTHERS = (
+    ": it waits for others (for an event, or until all have come to a barrier): see which of them has ended, or is not "
+    "there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
 )
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 IN_MAIN = "; build what all workers need in main, before they start"
@@ -52,13 +57,11 @@ def explain(trace: Trace, now: int | None = None) -> Hang | None:
     # Of a simulated run that ended in a deadlock: its trace's description has them.
     simulated = {int(pid): ProcessStatus(how) for pid, how in trace.about.get("processes", {}).items()}
     found = moments(trace, simulated or processes(trace.path), now)
-    if simulated:
-        found = [replace(moment, known=simulated) for moment in found]
-    hangs = [_judge(trace, moment) for moment in found]
+    hangs = [_judge(trace, moment, simulated or moment.known) for moment in found]
     return max((hang for hang in hangs if hang is not None), key=lambda hang: hang.age, default=None)
 
 
-def _judge(trace: Trace, moment: Moment) -> Hang | None:
+def _judge(trace: Trace, moment: Moment, known: dict[int, ProcessStatus]) -> Hang | None:
     state, events = trace.state(moment.k), trace.events[: moment.k + 1]
     last = int(np.flatnonzero(events["actor"] == moment.actor).max(initial=-1))  # of the thread that iterates
     loader = _loader_of(trace, state, moment.actor, last) if last >= 0 else None
@@ -68,7 +71,7 @@ def _judge(trace: Trace, moment: Moment) -> Hang | None:
     outside = loader.main.status in OUTSIDE
     if outside and not _may_be_stuck_outside(trace, moment, last, loader.main.status, lines):
         return None
-    waits = WaitChain(trace, state, moment.known)
+    waits = WaitChain(trace, state, known)
     links, cause = waits.chain(ThreadId(Lane.MAIN, loader.iterator))
     age = moment.until - (int(events["time"][last]) if outside else links[0].since)
     usual, patient = patience(trace, moment, loader, last, lines)
@@ -123,10 +126,17 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format(IN_MAIN if forked else "")
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
-        advice += FORKED
+        advice += OTHERS if called.endswith("wait") else _what_it_lacks(stack, line)
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice
+
+
+def _what_it_lacks(stack: Stack | None, line: Line | None) -> str:
+    """In a forked process. At a `with`, the lock is multiprocessing's only if that is seen."""
+    if stack is not None and stack.lines()[0].file.endswith("multiprocessing/synchronize.py"):
+        return SHARED
+    return COPIED if line is not None and line.source.startswith("with ") else SHARED + COPIED
 
 
 def _may_lack_what_it_waits_for(lines: Lines, blamed: Link) -> bool:

@@ -47,19 +47,19 @@ class Hang:
 
     def notes(self) -> list[str]:
         """Paragraphs: the chain, and threads beside its last."""
-        chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in self._in_words(self.links))
+        chain = " ".join(f"{line[0].upper()}{line[1:]}." for line in self._in_words())
         beside = [f"{THREADS}: {'; '.join(self.beside)}."] if self.beside else []
         return [f"{self.headline} {chain} {self.cause.value} {self.advice}.", *beside]
 
     def __str__(self) -> str:
-        lines = [self.headline, *(f"  {each}" for each in self._in_words(self.links))]
+        lines = [self.headline, *(f"  {each}" for each in self._in_words())]
         lines += [f"  Why   {self.cause.value}", f"  Next  {self.advice}"]
         lines += [THREADS, *(f"  {each}" for each in self.beside)] if self.beside else []
         return "\n".join(lines)
 
-    def _in_words(self, links: list[Link]) -> list[str]:
+    def _in_words(self) -> list[str]:
         found = []
-        for link in links:
+        for link in self.links:
             since = f"for {duration(self.until - link.since)}, since {(link.since - self.start) / 1e9:.3f} s"
             shown_by = f" [event {link.event}]" if link.event >= 0 else ""
             at = f", at {link.line}" if link.line else ""

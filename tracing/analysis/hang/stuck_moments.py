@@ -63,8 +63,7 @@ def _end(trace: Trace, k: int, actor: int, known: dict[int, ProcessStatus], now:
             now = last if has_unread(trace.path, pid, recorded) else max(last, time.monotonic_ns())
         return Moment(k, now, actor, Ending.ONGOING, known)
     if process is ProcessStatus.CLOSED:
-        stopped = trace.about.get("stopped")
-        ended = stopped if isinstance(stopped, int) and stopped > last else last
+        ended = max(last, trace.about.get("stopped") or last)
         if now is None and (interrupted := _interrupted(trace, actor, ended)) is not None:
             return _longest_pause(trace, actor, interrupted)
         return Moment(k, ended if now is None else min(now, ended), actor, Ending.RECORDED)

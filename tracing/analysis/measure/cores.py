@@ -33,12 +33,10 @@ def making(measures: Measures) -> float:
 
 def cores_used(measures: Measures) -> float:
     """How many cores the making of batches kept busy on average, from an epoch's first fetch to its last batch."""
-    made = measures.tasks["collate_end"] >= 0
-    epochs, which = np.unique(epoch_ids(measures.tasks)[made], return_inverse=True)
-    begin, end = np.full(len(epochs), np.iinfo(np.int64).max), np.zeros(len(epochs), np.int64)
-    np.minimum.at(begin, which, measures.tasks["fetch_begin"][made])
-    np.maximum.at(end, which, measures.tasks["collate_end"][made])
-    return making(measures) / max(1, int((end - begin).sum()))
+    rows = measures.tasks[measures.tasks["collate_end"] >= 0]
+    first = np.flatnonzero(np.diff(epoch_ids(rows), prepend=-1))  # of each epoch: its rows follow each other
+    lasted = np.maximum.reduceat(rows["collate_end"], first) - np.minimum.reduceat(rows["fetch_begin"], first)
+    return making(measures) / max(1, int(lasted.sum()))
 
 
 def cores_of_main(measures: Measures) -> float:

@@ -134,16 +134,15 @@ class Away:
 
     def __init__(self, measures: Measures) -> None:
         spans = measures.splits[measures.iterators[0].number].spans
-        loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE))
         own = looks_at(measures, measures.main_pid)
         before = {look.time: look.time - earlier.time for earlier, look in itertools.pairwise(own)}
         own = [each for each in own if _runs_the_program(each)]
-        whole = Intervals(spans.begin[:1], spans.end[-1:], spans.first[:1], spans.last[-1:])
-        self.loading = loading.total  # in loaders, for comparison
+        # In loaders, for comparison.
+        self.loading = spans.where((spans.use != MainTime.TRAINING) & (spans.use != MainTime.OUTSIDE)).total
         steps = spans.where(spans.use == MainTime.TRAINING)
         self.training = steps.total
         self.outside = spans.where(spans.use == MainTime.OUTSIDE).total
-        self.outside += sum(before.get(look.time, 0) for look in within(whole, own, not_in=True))
+        self.outside += sum(before.get(look.time, 0) for look in within(spans, own, not_in=True))
         rare = measures.steps.where(measures.steps.length > RARE * measures.steps.median().total)
         # The first step may be long by itself; where many are, something else has the cores.
         few = 1 < len(rare.length) <= SELDOM * len(measures.steps.length) and MAIN in measures.main_threads
@@ -232,11 +231,11 @@ def mostly_collates(measures: Measures) -> bool:
     return bool(collated.sum() > MOST_OF_IT * made.sum())
 
 
-def trend(lengths: np.ndarray) -> float:
+def trend(lengths: np.ndarray, fewest: int = 5) -> float:
     """How many times as long the last quarter takes as the first, if each quarter takes longer than the one before it;
-    else 1. (By medians, of at least five.)"""
+    else 1. (By medians, of `fewest` at least.)"""
     quarter = len(lengths) // 4
-    medians = np.median(lengths[: 4 * quarter].reshape(4, quarter), axis=1) if quarter > 4 else np.ones(4)
+    medians = np.median(lengths[: 4 * quarter].reshape(4, quarter), axis=1) if quarter >= fewest else np.ones(4)
     return float(medians[3] / max(1, medians[0])) if (np.diff(medians) > 0).all() else 1.0
 
 
@@ -261,11 +260,9 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 def contents(measures: Measures) -> dict[str, int]:
     """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
     last epoch; all 0 where that was not recorded, as of minidl's loader."""
-    for iterator in measures.iterators[::-1]:
-        for _, noted in noted_of(measures.trace, iterator):
-            if "tensors" in noted:
-                return noted
-    return dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+    noted = (each for iterator in measures.iterators[::-1] for _, each in noted_of(measures.trace, iterator))
+    nothing = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+    return next((each for each in noted if "tensors" in each), nothing)
 
 
 def changed(trace: Trace, what: str) -> list[str]:

@@ -31,8 +31,8 @@ NO_LOADER = "No loader was recorded. None began to be iterated while the recordi
 
 AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
 
-# What the configurations of loaders built at one line have in common.
-ALIKE = ("iterated_at", "loader", "dataset", "sampler", "batch_size", "num_workers", "collate_fn")
+# What the configurations of loaders built at one line have in common besides.
+ALIKE = ("loader", "dataset", "sampler", "batch_size", "num_workers", "collate_fn")
 
 # Hops in trace.tasks whose events do not carry a task.
 OTHER_HOPS = {
@@ -146,15 +146,19 @@ class Measures:
     # ---- requests: main asks and gets a batch
 
     @cached_property
+    def had(self) -> np.ndarray:
+        """The rows of the tasks whose batches main had: epoch after epoch, in the order in which they were yielded."""
+        yielded = np.flatnonzero(self.tasks["yielded"] >= 0)
+        return self.tasks[yielded[np.lexsort((self.tasks["yielded"][yielded], epoch_ids(self.tasks)[yielded]))]]
+
+    @cached_property
     def requests(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(tasks yielded, when each was asked for and had), except the first batch of each epoch."""
-        asked, epoch = self.tasks["asked"], epoch_ids(self.tasks)
-        had = np.flatnonzero(self.tasks["yielded"] >= 0)
-        had = had[np.lexsort((self.tasks["yielded"][had], epoch[had]))]
+        asked, epoch = self.had["asked"], epoch_ids(self.had)
         # Where events are missing it may not be known when a batch was asked for.
-        follows = np.flatnonzero((epoch[had[1:]] == epoch[had[:-1]]) & (asked[had[:-1]] >= 0))
-        rows = self.tasks[had[follows + 1]]
-        return rows, asked[had[follows]], rows["yielded"]
+        follows = np.flatnonzero((epoch[1:] == epoch[:-1]) & (asked[:-1] >= 0))
+        rows = self.had[follows + 1]
+        return rows, asked[follows], rows["yielded"]
 
     @property
     def waits(self) -> Intervals:
@@ -213,13 +217,12 @@ class Measures:
 
     def of_starts(self, begin: Kind, end: Kind) -> Intervals:
         """From one event of a worker's start to another, for each worker of each iterator that has both."""
-        first, last = list[int](), list[int]()
+        known = list[tuple[int, int]]()
         for worker in range(self.num_workers):
             both = (self.groups(kind, worker=worker) for kind in (begin, end))
-            known = [(begins[0], ends[0]) for begins, ends in zip(*both, strict=True) if len(begins) and len(ends)]
-            first += [begins for begins, _ in known]
-            last += [max(each) for each in known]  # a worker may begin before start() returns: then this takes no time
-        return self.of_events(np.array(first, np.int64), np.array(last, np.int64))
+            known += [(begins[0], ends[0]) for begins, ends in zip(*both, strict=True) if len(begins) and len(ends)]
+        first, last = np.array(known, np.int64).reshape(-1, 2).T
+        return self.of_events(first, np.maximum(first, last))  # no time, if a worker begins before start() returns
 
     def lived(self, worker: int) -> Intervals:
         """From the first event of each process that was this worker to its last; or to the end, if it waits then."""
@@ -285,9 +288,6 @@ class Measures:
         begin, end = self.grid.edges[np.flatnonzero(changes == 1)], self.grid.edges[np.flatnonzero(changes == -1)]
         return Intervals(begin, end, np.searchsorted(self.time, begin), np.searchsorted(self.time, end))
 
-    def length(self, mask: np.ndarray) -> int:
-        return int(self.grid.length[mask].sum())
-
 
 def epoch_ids(rows: np.ndarray) -> np.ndarray:
     """The epochs of tasks or events of several loaders, each a number of its own."""
@@ -302,7 +302,7 @@ def measure(trace: Trace) -> list[Measures]:
         if len(trace.index.group(each.number, Kind.LOADER)) and each.loader not in alike:
             config = trace.config(each.number)
             anew = config.get("iterated_at") or each.loader  # at a prompt, each loader by itself
-            alike[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE[1:]))
+            alike[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE))
         if each.loader in alike:
             of_rows.setdefault(alike[each.loader], []).append(each)
     tasks, splits = trace.tasks, main_splits(trace)

@@ -114,11 +114,11 @@ def costs(measures: Measures) -> Costs:
     }
     if measures.num_workers == 0:
         return found | {Verdict.NO_WORKERS: spent[MainTime.LOADING]}
-    hold_up, moving = measures.length(measures.held_up), measures.length(measures.on_its_way)
+    hold_up, moving = (measures.stretches(each).total for each in (measures.held_up, measures.on_its_way))
     # How long workers were idle while main was away, weighted by how many: they could have worked ahead.
     spare = int((measures.grid.length * measures.is_away * measures.idle_share).sum())
-    prefetch = min(measures.length(measures.during("made")) - hold_up, spare)
-    rest = measures.length(measures.during("made", "moved", "pinned")) - hold_up - prefetch - moving
+    prefetch = min(measures.stretches(measures.during("made")).total - hold_up, spare)
+    rest = measures.stretches(measures.during("made", "moved", "pinned")).total - hold_up - prefetch - moving
     rest = max(0, rest)  # where iterators overlap in time, waits count in each
     moved = int(rest * moving_share(measures))
     found |= {

@@ -164,10 +164,8 @@ def _skipped(trace: Trace) -> list[str]:
         trains = FEW * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
         first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
         if first > FEW:
-            text = (
-                f"With the first {first} batches of an epoch nothing was done. If they are passed over to go on after "
-            )
-            return [text + "them, pass over their keys in the sampler: no sample is loaded for these."]
+            text = f"With the first {first} batches of an epoch nothing was done. If they are passed over to go on "
+            return [text + "after them, pass over their keys in the sampler: no sample is loaded for these."]
     return []
 
 

@@ -42,10 +42,7 @@ class LoaderReport(Explanation):
 
     def __init__(self, measures: Measures, hang: Hang | None) -> None:
         judgement = Judgement(measures)
-        super().__init__(measures, judgement)
-        if hang is not None:  # speed comes later
-            self.why, self.promises = self.why[:1], []
-            self.next = [f"Solve that first. {hang.advice}."]
+        super().__init__(measures, judgement, hang)
         self.loader = measures.loaders[0]
         self.built = len(measures.loaders)  # how many loaders this is, all alike
         self.config = measures.config
@@ -58,6 +55,7 @@ class LoaderReport(Explanation):
         self.share = judgement.share  # of main's time, 0 to 1: what the cause costs
         self.cost_ns = judgement.cost
         self.program_ns = Away(measures).program  # all time of the thread that iterates, whatever it does
+        self.in_loader_ns = measures.in_loader.total  # what it costs the program: main waits for it, or works in it
         # name of a MainTime -> what main spent there, each moment in one loader only
         self.main_ns = {place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE}
         # name of a Verdict -> what its cause costs: see tracing.analysis.measure.waited
@@ -67,11 +65,6 @@ class LoaderReport(Explanation):
         self.stages_ns = {name: percentiles(lengths) for name, lengths in stages.items() if len(lengths)}
         self.workers = [worker_time(measures, worker) for worker in range(measures.num_workers)]  # one each
         self.slowest = slowest_batches(measures)
-
-    @property
-    def in_loader_ns(self) -> int:
-        """What the loader costs the program: main waits for it, or works in it."""
-        return sum(ns for name, ns in self.main_ns.items() if name not in ("training", "elsewhere"))
 
     @property
     def verdict_line(self) -> str:

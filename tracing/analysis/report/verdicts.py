@@ -31,7 +31,6 @@ MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
-TOP_LEVEL = 'It runs all of the program that is not behind `if __name__ == "__main__"`: move work there. Import'
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
@@ -102,23 +101,30 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
                             batches in all: keep one iterator, and take a new one only when it ends.
-    not left                Draw the keys of the whole epoch at once, in the sampler's __iter__; if it does, compute
-                            once what every epoch needs. (More workers do not help: main draws the keys.)
+    not left                Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
+                            they follow the training); if it does, compute once what every epoch needs. (More workers
+                            do not help: main draws the keys.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left
+    rereads                 A worker's first batch takes {rereads} times as long in the last epochs as in the first:
+                            look for what is read again from its beginning{at_line}, and passed over.
     left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that it
                             does not take. Keep the iterator and go on, or draw only the keys it uses (num_samples).
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
     built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
-                            loop, with persistent_workers=True.
+                            loop{persistently}.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
-    refills                 What the dataset's own __iter__ does first, such as filling a shuffle buffer, persistent
-                            workers do in each epoch, too: let it give its first samples sooner.
-    slowest_part            In each worker {slowest_part} takes longest. {inherits} late, and keep paths in the
-                            dataset, not data.
+    refills                 What the dataset's own __iter__ does first{at_line}, such as filling a shuffle buffer,
+                            persistent workers do in each epoch, too: let it give its first samples sooner.
+    slowest_part & forks    In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
+                            files). Else import late, and keep paths in the dataset, not data.
+    slowest_part & not forks
+                            In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,
+                            or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
+                            "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
     left_early
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
@@ -181,6 +187,7 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
         Verdict.NO_WORKERS: known["collate_fn"],
+        Verdict.SAMPLER: known["sampler"],
         Verdict.STARTUP: "" if known["batches"] else "no batch was yielded",
     }.get(verdict, "")
 
@@ -192,8 +199,8 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     rare = culprits.Away(measures).rare.length
     rows = measures.config.get("batch_size") or 0
     known: dict[str, Any] = {
-        "slows": _slows(measures, "fetch_begin", "collate_end"),
-        "slowing": _slows(measures, "yielded", "asked"),
+        "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
+        "slowing": _times(culprits.slows(measures, "yielded", "asked")),
         "whole_stream": measures.config.get("iterable") and workers < 2,
         "rows": rows if rows >= BATCH and usual < QUICK * rows else 0,
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
@@ -201,6 +208,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "more": max(4, 2 * workers),
+        "sampler": measures.config.get("sampler", ""),
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
@@ -208,8 +216,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     return known | _of_start_and_end(measures, usual)
 
 
-def _slows(measures: Measures, begin: str, end: str) -> str:
-    factor = culprits.slows(measures, begin, end)
+def _times(factor: float) -> str:
     return f"{factor:.1f}" if factor > SLOWS else ""
 
 
@@ -253,7 +260,7 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
     """What they are made of, and whether it is pinning them that takes long."""
     made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
     return {
-        "pins": 2 * pinning > measures.length(measures.on_its_way),
+        "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         **made_of,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
         "views": made_of["storage"] > LARGE + made_of["bytes"],
@@ -267,20 +274,21 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
-    unread = culprits.unread(measures)
-    forks = measures.config.get("start_method") == "fork"
+    unread, first = culprits.unread(measures), measures.first_batches
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
         "epochs": epochs,
         "at": measures.config.get("iterated_at") or "a prompt",
+        "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
         "left_early": early if workers and not left(measures) else 0,
+        "rereads": _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2)),
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
-        "inherits": "Do in main what a fork inherits (imports, open files). Else import" if forks else TOP_LEVEL,
+        "forks": measures.config.get("start_method") == "fork",
         "unread": unread,
         "exits_late": not (unread or (workers and early)),
         "ends_last": slowest_step(measures),

@@ -26,6 +26,7 @@ import numpy as np
 
 from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure import cores
+from tracing.analysis.measure.culprits import contents
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.trace.thread_activity import MainTime
 
@@ -37,8 +38,9 @@ ON_CORE = {MainTime.HANDLING: 1.0, MainTime.DRAWING: 1.0, MainTime.TAKING: 0.5} 
 # What workers cost torch's loader, which no trace of one without shows, nor one with them apart: it makes shared memory
 # for the tensors of a batch, and main gives that back in the next step; and threads that exchange messages wake each
 # other and share Python's lock.
-# Measured as the difference between torch 2.13's loader with workers and without, for batches of two tensors.
-BATCH_MADE, BATCH_USED = 220e-6, 190e-6  # s of CPU: by its worker, by main in the training step
+# Measured as the difference between torch 2.13's loader with workers and without, for batches of 1 to 128 tensors.
+BATCH_MADE, BATCH_USED = 120e-6, 170e-6  # s of CPU: by its worker, by main in the training step ...
+TENSOR_MADE, TENSOR_USED, UNPICKLED = 50e-6, 10e-6, 300e-6  # ... and for each tensor of it; and by main when it comes
 HANDLED = 6.7  # times as long as without workers: the loader's bookkeeping
 HOP, STARTING, PREPARING, STOPPING = 300e-6, 0.008, 0.025, 0.01  # s
 
@@ -58,17 +60,16 @@ class Durations:
 
     def __init__(self, measures: Measures) -> None:
         """What the trace shows. ValueError: fewer than two batches were made and yielded."""
-        tasks = measures.tasks
-        had = np.flatnonzero((tasks["yielded"] >= 0) & (tasks["collate_end"] >= 0))
-        if len(had) < 2:
+        rows = measures.had[measures.had["collate_end"] >= 0]
+        if len(rows) < 2:
             raise ValueError("fewer than two batches were made and yielded: too few to predict others")
-        rows = tasks[had[np.lexsort((tasks["yielded"][had], epoch_ids(tasks)[had]))]]
         self.epochs = len(np.unique(epoch_ids(rows)))
         self.batches = -(-len(rows) // self.epochs)  # of an epoch
         self.cores = float(measures.trace.about.get("cpus") or 1)  # of a simulated machine perhaps a part of one
         self.others = cores.cores_of_others(measures)  # threads of other programs that compute all the time
         self.setting = recorded_setting(measures)
         self.shares_tensors = measures.config.get("package") == "torch.utils.data"  # see in_setting
+        self.tensors = contents(measures)["tensors"]  # in a batch
         self._note_making(measures, rows)
         self._note_messages(measures, rows)
         self._note_main(measures, rows)
@@ -165,20 +166,21 @@ class Durations:
         """As they would be with that many workers, if none were recorded; or with none, if some were."""
         if not self.shares_tensors or bool(workers) == bool(self.setting.num_workers):
             return self
+        made, used = BATCH_MADE + self.tensors * TENSOR_MADE, BATCH_USED + self.tensors * TENSOR_USED
         if not workers:
             return self.but(
-                making_cpu=np.maximum(0, self.making_cpu - BATCH_MADE),
-                training=np.maximum(0, self.training - BATCH_USED),
+                making_cpu=np.maximum(0, self.making_cpu - made),
+                training=np.maximum(0, self.training - used),
                 handling=self.handling / HANDLED,
             )
         hop = np.full(len(self), HOP)
         return self.but(
-            making_cpu=self.making_cpu + BATCH_MADE,
-            training=self.training + BATCH_USED,
+            making_cpu=self.making_cpu + made,
+            training=self.training + used,
             handling=self.handling * HANDLED,
             sending=hop,
             pickling=hop,
-            unpickling=hop,
+            unpickling=np.maximum(hop, self.tensors * UNPICKLED),
             starting=STARTING,
             preparing_cpu=PREPARING,
             stopping=STOPPING,

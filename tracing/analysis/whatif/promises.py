@@ -136,7 +136,7 @@ class Replays:
         words = f"{name}={new[name]}{instead}{self._why(setting)}"
         if self.crowded or abs(self.off) > PART * share:
             unsure = "other programs use the cores" if self.crowded else f"a replay is off by {abs(self.off):.0%}"
-            return Change(f"{words} should help (by some {share:.0%}; {unsure}).", new, None)
+            return Change(f"{words} should help (how much cannot be said: {unsure}).", new, None)
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
         return Change(f"{words} should save about {duration(saves)} ({rates}).", new, saves)
@@ -153,7 +153,7 @@ class Replays:
         if not self.was.num_workers:
             return ": batches are then made while main trains, which"
         if not setting.num_workers:
-            return ": for main, making a batch is quicker than having it moved from a worker, which"
+            return ": main makes the batches in less time than workers take to start and to move them, which"
         return ", which"
 
 

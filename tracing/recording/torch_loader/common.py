@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from minidl import events
+from minidl.events import NO_TASK, NO_WORKER
 
 # What stands behind a class that is put in front of torch's; Any, as torch's types leave out what is private.
 Behind: Any = object
@@ -17,16 +18,17 @@ class Progress:
 
     def __init__(self, epoch_id: int) -> None:
         self.epoch_id = epoch_id  # of the last message; events that concern no message belong to it
-        self.task = events.NO_TASK  # what this side works on; in main, beside workers, the task whose batch comes next
+        self.task = NO_TASK  # what this side works on; in main, beside workers, what it received, or popped, last
         self.outstanding = 0  # main: tasks sent, less the results received
 
 
 class Wrapper:
     """An object in front of another one: every attribute that it does not define is the other one's."""
 
-    def __init__(self, wrapped: Any, progress: Progress) -> None:
+    def __init__(self, wrapped: Any, progress: Progress, worker: int = NO_WORKER) -> None:
         self.wrapped = wrapped
         self.progress = progress
+        self.worker = worker  # which one it is about, or is used by; NO_WORKER: every one
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)

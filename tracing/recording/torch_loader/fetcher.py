@@ -170,7 +170,8 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 def memory_of(sample: Any) -> int:
     """Where its largest tensor or array lies: of two samples that are there at once, in one place if it is shared."""
     found = [each for each in leaves(sample) if isinstance(each, (torch.Tensor, numpy.ndarray)) and each.nbytes]
-    return int(torch.as_tensor(max(found, key=lambda each: int(each.nbytes))).data_ptr())
+    largest = max(found, key=lambda each: int(each.nbytes))
+    return int(largest.data_ptr() if isinstance(largest, torch.Tensor) else largest.ctypes.data)
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:

@@ -181,8 +181,8 @@ class Parallel(Emitting):
         idx, data = message = super()._get_data()
         progress, sender = self._progress, self._data_queue.sender
         acknowledges = type(idx) is not int
-        if self._resuming and acknowledges:
-            self._resuming -= 1
+        if acknowledges:
+            self._resuming = max(0, self._resuming - 1)  # torchdata's do so at their first epoch, too
             emit(events.RESUME_ACKNOWLEDGED, progress.epoch_id, worker=sender, value=self._resuming)
         if self._resuming or acknowledges:  # while resuming, any other message is old: torch drops it
             return message
@@ -191,7 +191,7 @@ class Parallel(Emitting):
         ended = has_ended(data)
         if ended:
             emit(events.WORKER_EXHAUSTED, progress.epoch_id, worker=content(data).worker_id)
-        self._task_info.in_hand = NO_TASK if ended else idx
+        progress.task = NO_TASK if ended else idx
         return message
 
     # ---- deaths
@@ -248,7 +248,7 @@ class TaskInfo(dict[int, Any]):
     def __init__(self, tasks: dict[int, Any], progress: Progress) -> None:
         super().__init__(tasks)
         self._progress = progress
-        self.in_hand = NO_TASK  # the last task received
+        progress.task = NO_TASK  # an epoch begins
 
     def __setitem__(self, task: int, info: Any) -> None:
         if len(info) == 2 and not has_ended(info[1]):
@@ -265,8 +265,6 @@ class TaskInfo(dict[int, Any]):
         return info
 
     def __delitem__(self, task: int) -> None:
-        if task == self.in_hand:
-            self._progress.task = task
-        else:
+        if task != self._progress.task:  # else it was just received, and is returned next
             emit(events.TASK_SKIPPED, self._progress.epoch_id, task, self[task][0])
         super().__delitem__(task)

@@ -8,7 +8,7 @@ from typing import Any
 
 from minidl import events
 from minidl.events import NO_WORKER, emit
-from tracing.recording.torch_loader.common import Progress, Wrapper
+from tracing.recording.torch_loader.common import Wrapper
 from tracing.recording.torch_loader.queues import DoneEvent, IndexQueue, ResultQueue, TracedQueue
 from tracing.recording.torch_loader.worker import run
 
@@ -27,21 +27,21 @@ class TracedContext(Wrapper):
 
     torch makes worker_result_queue first, then each worker's index_queue and, next, its process."""
 
-    _worker_id = NO_WORKER - 1  # whose queue was made last; NO_WORKER: that was worker_result_queue
+    _made = NO_WORKER - 1  # whose queue was made last; NO_WORKER: that was worker_result_queue
 
     def Queue(self) -> TracedQueue:
-        self._worker_id += 1
-        kind = ResultQueue if self._worker_id == NO_WORKER else IndexQueue
-        return kind(self.wrapped.Queue(), self._worker_id, self.progress)
+        self._made += 1
+        kind = ResultQueue if self._made == NO_WORKER else IndexQueue
+        return kind(self.wrapped.Queue(), self.progress, self._made)
 
     def Event(self) -> DoneEvent:
         return DoneEvent(self.wrapped.Event(), self.progress)
 
     def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> TracedProcess:
         bare = tuple(arg.wrapped if isinstance(arg, Wrapper) else arg for arg in args)
-        ours = (events.installed(), self.progress.epoch_id, self._worker_id)
+        ours = (events.installed(), self.progress.epoch_id, self._made)
         process = self.wrapped.Process(target=run, args=(*ours, target, *bare))
-        return TracedProcess(process, self._worker_id, self.progress)
+        return TracedProcess(process, self.progress, self._made)
 
 
 class TracedProcess(Wrapper):
@@ -49,12 +49,8 @@ class TracedProcess(Wrapper):
 
     _is_awaited = False  # main has waited for its end, and not yet seen it
 
-    def __init__(self, process: Any, worker_id: int, progress: Progress) -> None:
-        super().__init__(process, progress)
-        self._worker_id = worker_id
-
     def _emit(self, kind: int, value: int = 0) -> None:
-        emit(kind, self.progress.epoch_id, worker=self._worker_id, value=value)
+        emit(kind, self.progress.epoch_id, worker=self.worker, value=value)
 
     def start(self) -> None:
         self._emit(events.WORKER_STARTING)

@@ -78,15 +78,11 @@ class PipeTap:
 
 
 class TracedQueue(Wrapper):
-    """One end of a queue."""
+    """One end of a queue. Through it pass the messages of its worker; NO_WORKER: every worker's."""
 
     name = Queue.NONE
-
-    def __init__(self, queue: Any, worker: int, progress: Progress) -> None:
-        super().__init__(queue, progress)
-        self.worker = worker  # whose messages pass here; NO_WORKER: every worker's
-        self.sender, self.epoch_id = NO_WORKER, progress.epoch_id  # of the message that was taken last
-        self.tap: PipeTap | None = None  # made by the process that takes, at its first get; of a queue with a pipe
+    sender, epoch_id = NO_WORKER, 0  # of the message that was taken last
+    tap: PipeTap | None = None  # made by the process that takes, at its first get; of a queue with a pipe
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
         emit(events.PUT, self.progress.epoch_id, label(message), self.worker, self.name)
@@ -163,7 +159,7 @@ class DataQueue(TracedQueue):
 
     def __init__(self, queue: Any, results: Any) -> None:
         """`results`: worker_result_queue, from which the pin thread, about to be started, and not main will get."""
-        super().__init__(queue, NO_WORKER, results.progress)
+        super().__init__(queue, results.progress)
         results.__class__ = PinnedResults
         self.results: PinnedResults = results
 

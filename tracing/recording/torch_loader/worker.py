@@ -12,10 +12,9 @@ from typing import Any
 
 import torch.utils.data
 from torch._utils import ExceptionWrapper
-from torch.utils.data._utils.worker import _ResumeIteration
 
 from minidl import events
-from minidl.events import STOP, Queue, describe, emit
+from minidl.events import RESUME, STOP, Queue, describe, emit
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
 from tracing.recording.torch_loader.queues import ResultQueue, TracedQueue, content, emit_send_failures, label
@@ -35,10 +34,10 @@ def run(
     progress = Progress(epoch_id)
     bound = inspect.signature(worker_loop).bind(*args)
     own = bound.arguments
-    own["index_queue"] = WorkersIndexQueue(own["index_queue"], worker_id, progress)
+    own["index_queue"] = WorkersIndexQueue(own["index_queue"], progress, worker_id)
     emit_send_failures(own["data_queue"])
-    own["data_queue"] = WorkersResultQueue(own["data_queue"], worker_id, progress)
-    own["init_fn"] = TracedInitFn(own["init_fn"], epoch_id)
+    own["data_queue"] = WorkersResultQueue(own["data_queue"], progress, worker_id)
+    own["init_fn"] = emitting_init_fn(own["init_fn"], epoch_id)
     torch.utils.data._DatasetKind = emitting_kinds(progress, worker_id)  # type: ignore[misc]  # where the loop looks it up
     try:
         worker_loop(*bound.args, **bound.kwargs)
@@ -69,10 +68,9 @@ class WorkersResultQueue(ResultQueue):
     """The worker's end of worker_result_queue."""
 
     def put(self, message: Any, block: bool = True, timeout: float | None = None) -> None:
-        idx, data = message
-        if isinstance(idx, _ResumeIteration):
+        if self.progress.task == RESUME:
             emit(events.WORKER_RESUMED, self.progress.epoch_id, worker=self.worker)
-        elif isinstance(error := content(data), ExceptionWrapper):
+        elif isinstance(error := content(message[1]), ExceptionWrapper):
             error.exc_msg = OURS.sub("", error.exc_msg)  # the traceback as torch alone would have made it
         super().put(message, block, timeout)
 
@@ -80,22 +78,20 @@ class WorkersResultQueue(ResultQueue):
 OURS = re.compile(rf'  File "{re.escape(str(Path(__file__).parent))}[^"]*", line \d+, in .*\n(?:    .*\n)*')
 
 
-class TracedInitFn:
-    """worker_init_fn. torch calls it right after seeding, and ours even if the user has none."""
+def emitting_init_fn(function: Callable[[int], None] | None, epoch_id: int) -> Callable[[int], None]:
+    """worker_init_fn, which emits. torch calls it right after seeding, and ours even if the user has none."""
 
-    def __init__(self, function: Callable[[int], None] | None, epoch_id: int) -> None:
-        self.function, self.epoch_id = function, epoch_id
-
-    def __call__(self, worker_id: int) -> None:
-        epoch_id = self.epoch_id
+    def init_fn(worker_id: int) -> None:
         info = torch.utils.data.get_worker_info()
         emit(events.WORKER_SEEDED, epoch_id, worker=worker_id, value=info.seed if info else 0)
-        if self.function is not None:
+        if function is not None:
             emit(events.INIT_FN_BEGIN, epoch_id, worker=worker_id)
             try:
-                self.function(worker_id)
+                function(worker_id)
             except Exception as error:
                 emit(events.FETCH_FAILED, epoch_id, worker=worker_id, text=describe(error, as_repr=False))
                 emit(events.INIT_FN_END, epoch_id, worker=worker_id)
                 raise
             emit(events.INIT_FN_END, epoch_id, worker=worker_id)  # not after Ctrl-C: it has not returned
+
+    return init_fn
