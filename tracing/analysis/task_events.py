@@ -18,6 +18,7 @@ def position_of(trace: Trace, loader: int, epoch: int, task: int, hop: str, k: i
 
 
 def keys_of(trace: Trace, loader: int, epoch: int, task: int, k: int = NEVER - 1) -> Any:
-    """The keys that were drawn for a task; None if they are not known up to event k."""
+    """The keys that were drawn for a task; None if they are not known up to event k, or of a stream, which has none."""
     drawn = position_of(trace, loader, epoch, task, "keys_drawn", k)
-    return trace.text(drawn) if drawn >= 0 else None
+    keys: Any = trace.text(drawn) if drawn >= 0 else None
+    return None if isinstance(keys, list) and keys.count(None) == len(keys) else keys

@@ -525,7 +525,7 @@ def shuffled(size: int, worker_id: int, workers: int) -> list[int]:
 def test_a_stream_that_every_worker_reads(tmp_path: Path, share: Any) -> None:
     trace, loader = recorded(tmp_path / "run", Stream(Samples(90, elsewhere), share), num_workers=3, batch_size=18)
     if share not in (whole, shuffled):
-        assert loader.verdict is not Verdict.SHARES
+        assert loader.verdict is not Verdict.SHARES and loader.slowest[0]["keys"] is None  # a stream has none
         return
     check(loader, Said(Verdict.SHARES, "Every sample comes 3 times", (), ("should save",), "each has all of it"))
     check_numbers(trace, loader)
