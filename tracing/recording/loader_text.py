@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 PRODUCT = Path(__file__).parents[2]
-# Places without a line of the program: libraries, and files that do not exist.
-LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
+# Places without a line of the program: libraries, and files that do not exist. The recorder also of another copy, whose
+# trace is read here.
+LIBRARY = re.compile(rf"^<|-packages/|/lib/python3\.|/tracing/recording/|^{re.escape(str(PRODUCT))}/(tracing|minidl)/")
 
 # Names in torch's and minidl's DistributedSampler for what decides which keys a process draws, in which order.
 DECIDES = {
