@@ -4,8 +4,9 @@
     python -m tracing run --try train.py    of any training script
 
 100 batches, or an epoch, show how long the training step takes and how much of that it computes. Then copies of the
-loader load in this process, each for some seconds, with a step that computes and sleeps as the recorded one did. A
-replay of these batches says which settings are worth it (tracing.analysis.whatif).
+loader load in this process, each for some seconds, with a step that computes and sleeps as the recorded one did; or,
+without workers, as it does where none compete with it. A replay of these batches says which settings are worth it
+(tracing.analysis.whatif).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tracing.recording import linux
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
 MORE = 4  # settings tried besides no workers and the recorded one
-BUSY = 0.7  # of all cores' time
+BUSY = 0.7  # of all cores' time: then steps waited for cores that workers had
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
 
@@ -150,8 +151,8 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
 
 def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
-    found = Tuning(_settings(loader, trace))
     times, (busy, idle) = np.array(steps.times or [(0, 0, 0)]), np.subtract(linux.cores(), steps.cores)
+    found = Tuning(_settings(loader, trace))
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
     usual = times.mean(axis=0)

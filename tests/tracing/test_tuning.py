@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +78,18 @@ def test_a_dataset_that_can_be_loaded_only_once_is_said_to_be_one() -> None:
 
 
 def test_ctrl_c_ends_it_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = itertools.count()
+    took: list[float] = []
 
     def train(*step: float) -> None:
-        if next(steps) > 25:  # the second setting is being tried
+        took.append(step[0])
+        if len(took) > 25:  # the second setting is being tried
             raise KeyboardInterrupt
 
     monkeypatch.setattr(tuning, "_train", train)
-    found = tracing.tune(loader_of(minidl, SLOW), lambda batch: None, seconds=0.4)  # without workers, 20 batches
+    monkeypatch.setattr(tuning, "BUSY", -1)  # without workers a step takes as long as a quick one then
+    steps = itertools.cycle([0.0, 0.03])
+    found = tracing.tune(loader_of(minidl, SLOW), lambda batch: time.sleep(next(steps)), seconds=0.4)
+    assert took[0] < 0.01e9 < took[-1]
     assert found.trials[0].measured and not found.trials[-1].measured
     assert "Ctrl-C" in str(found) and "not tried" in str(found)
 

@@ -13,9 +13,9 @@ import multiprocessing.util
 import random
 import re
 import shlex
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a slow sampler": (
         Makes(60, is_quick), {"sampler": Keys(60)},
-        Said(Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), ("prefetch_factor=",)),
+        Said(Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), ("prefetch_factor=",), "Keys"),
     ),
     "keys drawn anew for each batch": (
         Makes(40, is_quick), {"num_workers": 0, "sampler": Keys(40), "batch_size": 4, "epochs": 6, "leave": 1},
@@ -391,11 +391,8 @@ class UnpicklesSlowly(Samples):
 
 def hashes(index: int) -> int:
     """As a library does that computes with several threads."""
-    threads = [threading.Thread(target=hashlib.sha256, args=(bytes(10_000_000),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(hashlib.sha256, [bytes(10_000_000)] * 3))
     return index
 
 
@@ -550,9 +547,7 @@ def in_each(worker_id: int) -> None:
         (random.Random(0), lambda rng: random.random(), {"worker_init_fn": random.seed, "epochs": 2}, True),
     ],
 )
-def test_a_random_generator_that_each_worker_has_a_copy_of_is_noted(
-    tmp_path: Path, rng: Any, draw: Any, options: Any, noted: bool
-) -> None:
+def test_copies_of_a_generator_are_noted(tmp_path: Path, rng: Any, draw: Any, options: Any, noted: bool) -> None:
     dataset: Any = Samples(40)
     dataset.rng, dataset.make = rng, lambda key: (key, draw(dataset.rng, *[key] * (draw is random.Random.seed)) or 0)
     trace = loads.record(tmp_path / "run", dataset, package=TORCH, num_workers=2, batch_size=4, **options)
@@ -620,9 +615,7 @@ def looks(text: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("Look ")]
 
 
-@pytest.mark.parametrize(
-    "name", ["a few slow samples", "a slow sampler", "no workers", "hardly anything in the loader"]
-)
+@pytest.mark.parametrize("name", ["a few slow samples", "a slow sampler", "no workers", "many steps that take longer"])
 def test_the_command_at_the_end_shows_the_evidence(name: str) -> None:
     """Its --from and --to contain the worst moment; a load without a problem has no such place."""
     dataset, options, expected = SIMULATED[name]

@@ -34,7 +34,7 @@ from tracing.__main__ import main
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.whatif import promises
-from tracing.analysis.whatif.durations import Durations, Setting
+from tracing.analysis.whatif.durations import UNPICKLED, Durations, Setting
 from tracing.analysis.whatif.promises import MOST, Change, Replays
 from tracing.analysis.whatif.replay import Machine, Replay, Thread, fitted
 from tracing.analysis.whatif.whatif import Prediction, best, prediction
@@ -386,12 +386,13 @@ def test_a_trace_with_nothing_to_replay_is_refused(
 
 def test_workers_have_a_price_where_none_were_recorded(tmp_path: Path) -> None:
     """What torch's loader spends on moving batches."""
-    data = TORCH.TensorDataset(torch.rand(300, 8))
-    trace = report_loads.record(tmp_path / "run", data, package=TORCH, batch_size=2)
+    trace = report_loads.record(tmp_path / "run", TORCH.TensorDataset(torch.rand(300, 8)), package=TORCH, batch_size=2)
     times = Durations(measure(trace)[0])
-    moved = times.in_setting(1)
+    moved, many = times.in_setting(1), times.but(tensors=30).in_setting(1)
     assert moved.making_cpu.mean() > times.making_cpu.mean() and moved.unpickling.min() > 0
     assert moved.handling > times.handling and moved.starting and times.in_setting(0) is times
+    assert (times.tensors, many.unpickling.min()) == (1, 30 * UNPICKLED)
+    assert many.making_cpu.mean() > moved.making_cpu.mean() and many.training.mean() > moved.training.mean()
 
 
 # ---- the report quotes it

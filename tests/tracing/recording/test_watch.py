@@ -134,9 +134,7 @@ def test_if_nothing_can_be_written_any_more_the_program_runs_on(
     assert capfd.readouterr().err == ""
 
 
-def test_a_thread_is_seen_where_it_spends_its_time_not_where_it_gives_up_pythons_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_is_seen_where_it_spends_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It computes for less than the 5 ms that Python leaves it the lock, then gives it up in numpy for a moment."""
     for name, value in {"LOOK": 30_000_000, "COST": 1, "LOOK_COST": 1}.items():
         monkeypatch.setattr(watch, name, value)
@@ -149,3 +147,9 @@ def test_a_thread_is_seen_where_it_spends_its_time_not_where_it_gives_up_pythons
                 numbers.mean()
     assert sum("numbers.mean()" in str(each.line()) for each in stacks) < 0.3 * len(stacks), stacks
     assert sys.getswitchinterval() == interval
+
+
+def test_a_look_is_not_interrupted_by_what_it_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another thread may find the garbage collector off."""
+    monkeypatch.setattr(watch, "_stacks", sys.getswitchinterval)
+    assert watch._at_any_moment()[1] == sys.getswitchinterval() > watch.PROMPT
