@@ -4,8 +4,9 @@
 
 Each load is a script, NN_name.py, that takes `--options JSON`: options of its DataLoader. It is recorded once with its
 own options. Then it runs without the tracer, with its own options and with those that the report of that recording
-promises a gain for, in turn. Nothing here knows what is in a script. Where the same runs differ among themselves by
-more than a quarter of the gain, as on a machine that is busy with other work, the result is marked as unsteady.
+promises a gain for, in turn, until the middle half of the same runs differ by at most a quarter of the gain: three
+times at least, nine at most. What then is not so, as on a machine that is busy with other work, is marked as unsteady.
+Nothing here knows what is in a script.
 
 Legend
     promise  {"options": {"num_workers": 4}, "saves_ns": 1.2e9}   the first one of each kind: the names of its options
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from rich.console import Console
@@ -34,7 +35,7 @@ from tests.benchmarks.table import Table, as_markdown, facts, show
 COMMAND = "python -m tests.benchmarks promises"
 ROOT = Path(__file__).parents[3]
 LOADS = Path(__file__).with_name("loads")
-TURNS = 3
+FEWEST, MOST = 3, 9  # turns
 KINDS = 2  # promises tried for a load, at most: the first ones of different kinds
 SECONDS = 150.0  # that a script may run for
 WITHIN = 0.25  # a gain this close to what was promised is as promised
@@ -71,7 +72,8 @@ class Tried:
 
     @property
     def steady(self) -> bool:
-        spread = max(max(each) - min(each) for each in (self.before, self.after))
+        quarters = [quantiles(each, method="inclusive") for each in (self.before, self.after)]
+        spread = max(each[2] - each[0] for each in quarters)
         return spread <= max(SHARE * self.took, LEAST, WITHIN * max(self.promised, abs(self.gained)))
 
     @property
@@ -138,7 +140,9 @@ def measure(script: Path) -> list[Tried]:
         with tempfile.TemporaryDirectory() as directory:
             took, promised, why = promises(script, Path(directory))
         tried = [Tried(name, took, each["options"], each["saves_ns"] / 1e9) for each in promised]
-        for _ in range(TURNS if tried else 0):
+        for turn in range(MOST if tried else 0):
+            if turn >= FEWEST and all(each.steady for each in tried):
+                break
             before = run(script, {})
             for each in tried:
                 each.before.append(before)
