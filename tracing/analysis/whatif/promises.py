@@ -88,7 +88,9 @@ class Replays:
 
     def share_saved(self, setting: Setting) -> float:
         """Of the time, compared with the recorded setting: below 1, and below 0 for a loss."""
-        return min(1 - self.taken(setting) / self.taken(self.was), self.curable(self.changed(setting)))
+        saved = 1 - self.taken(setting) / self.taken(self.was)
+        # Steps are quicker without workers, too: no loader's time.
+        return min(saved, self.curable(self.changed(setting))) if setting.num_workers else saved
 
     def curable(self, option: str) -> float:
         """The share of the time that this option can save at most."""
