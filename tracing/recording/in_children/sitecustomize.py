@@ -57,10 +57,6 @@ if __name__ == "sitecustomize":  # imported by Python as it starts, not by one o
     if HERE in sys.path:
         sys.path.remove(HERE)
     sys.meta_path.insert(0, AfterImport(HOMES, record))
-    this = sys.modules.pop(__name__)
-    try:
-        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401  # the one that this one hides
-    except ModuleNotFoundError as error:
-        if error.name != "sitecustomize":
-            raise
-        sys.modules[__name__] = this
+    del sys.modules[__name__]
+    # The one that this one hides. If there is none, the error ends this one, and Python takes it for there being none.
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
