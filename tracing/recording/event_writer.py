@@ -121,7 +121,11 @@ class EventWriter:
         """Whether a file can be written to up to `needed` now."""
         with self._lock:
             if self._events is not None and not self._closed:
-                self.failure = file.reserve(needed) or self.failure
+                try:
+                    file.reserve(needed)
+                except OSError as error:
+                    self.failure = error
+                    file.end = file.limit
                 self._limit = self._events.limit
         return needed <= file.limit
 
@@ -198,31 +202,22 @@ class _Mapped(OwnFile):
         self.end = end  # up to where it may grow. Lowered once the disk is full
         with self.opened() as file:
             self.memory = mapped(file.fileno(), end)  # beyond the file's end it cannot be written to
-        if failure := self.reserve(fmt.HEADER_SIZE):
-            raise failure
+        self.reserve(fmt.HEADER_SIZE)
 
-    def reserve(self, needed: int) -> OSError | None:
-        """Raise the limit to `needed` or more, unless that is above `self.end`. If the disk is full, returns the error.
+    def reserve(self, needed: int) -> None:
+        """Raise the limit to `needed` or more, unless that is above `self.end`. Raises OSError if the disk is full.
 
         Reserved: otherwise a full disk would show as SIGBUS at a write to the mapping, which kills the process."""
         if self.limit < needed <= self.end:
             end = min(needed + min(max(needed, PAGE), CHUNK), self.end)
-            try:
-                self._allocate(end)
-            except OSError as error:
-                self.end = self.limit
-                return error
+            with self.opened() as file:
+                try:
+                    os.posix_fallocate(file.fileno(), self.limit, end - self.limit)
+                except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
+                    if getattr(error, "errno", None) in FULL:
+                        raise
+                    file.truncate(end)
             self.limit = end - (end - fmt.HEADER_SIZE) % fmt.RECORD.size  # no record lies across it
-        return None
-
-    def _allocate(self, end: int) -> None:
-        with self.opened() as file:
-            try:
-                os.posix_fallocate(file.fileno(), self.limit, end - self.limit)
-            except (AttributeError, OSError) as error:  # a system, or a disk, that reserves nothing
-                if getattr(error, "errno", None) in FULL:
-                    raise
-                file.truncate(end)
 
     def cut(self, end: int) -> None:
         """End the file after what is used."""
