@@ -78,8 +78,7 @@ class EventWriter:
     def forget_process(self) -> None:
         """Let go of everything that belongs to one process, in a forked child to its parent, which goes on writing: the
         next event opens files."""
-        self._limit = 0  # first: nothing is written until files are open
-        self._events: _Mapped | None = None
+        self._events: Any = None  # a _Mapped: nothing is written until it is there
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._stop_watching: Callable[[], object] | None = None
         self._threads = threading.local()  # its `actor`: the number of the calling thread
@@ -91,7 +90,7 @@ class EventWriter:
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         """Write one event. The hot path: every step of the loader pays for each line of it (some 400 ns in all)."""
         offset = next(self._offsets)  # ours alone, whichever threads record at this moment
-        if offset >= self._limit and not self._extend_to(offset):
+        if (self._events is None or offset >= self._events.limit) and not self._extend_to(offset):
             return  # dropped, and counted
         try:
             actor = self._threads.actor
@@ -100,7 +99,7 @@ class EventWriter:
         text_id = 0 if text is None else self._write_text(configuration(text) if kind == LOADER else text)
         if kind < CLOCKED:
             value = _cpu_clock()
-        _pack_into(self._memory, offset, _clock(), epoch_id, value, text_id, task, actor, worker, queue, kind)
+        _pack_into(self._events.memory, offset, _clock(), epoch_id, value, text_id, task, actor, worker, queue, kind)
 
     def _extend_to(self, offset: int) -> bool:
         """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
@@ -126,7 +125,6 @@ class EventWriter:
                 except OSError as error:
                     self.failure = error
                     file.end = file.limit
-                self._limit = self._events.limit
         return needed <= file.limit
 
     def open(self) -> None:
@@ -147,8 +145,7 @@ class EventWriter:
                 return
             fmt.HEADER.pack_into(events.memory, 0, b"", fmt.VERSION, fmt.RECORD.size, os.getpid(), _clock(), -1, 0)
             struct.pack_into("8s", events.memory, 0, fmt.MAGIC)  # last: until then a reader leaves the file alone
-            self._events, self._memory = events, events.memory  # before the limit, which lets `record` write to it
-            self._limit = events.limit
+            self._events = events  # from now on `record` writes to it
             with contextlib.suppress(OSError, RuntimeError):  # else nothing is watched: there may be no more threads
                 self._stop_watching = weakref.finalize(self, watch.Watch(path).stop)
             self._closed = False
@@ -182,11 +179,11 @@ class EventWriter:
                 self._stop_watching()
             was_closed, self._closed = self._closed, True
             if not was_closed and self._events is not None:
-                self._limit = self._events.limit = self._text.limit = 0  # first: what is claimed from now on is dropped
+                self._events.limit = self._text.limit = 0  # first: what is claimed from now on is dropped
                 # Another thread may have claimed its offset and be about to write. It can: the mapping stays until
                 # the writer is collected, and the file keeps every offset claimed so far. (Beyond its end: SIGBUS.)
                 end = min(next(self._offsets), self._events.end)
-                fmt.COUNT.pack_into(self._memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
+                fmt.COUNT.pack_into(self._events.memory, fmt.USED_AT, (end - fmt.HEADER_SIZE) // fmt.RECORD.size)
                 self._events.cut(end)
                 self._text.cut(next(self._places))
 
