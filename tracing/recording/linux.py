@@ -37,11 +37,6 @@ def state_of(pid: int) -> str:
     return ""
 
 
-def has_thread(thread: int) -> bool:
-    """Whether the system counts it. Elsewhere False: Python may warn that a process with threads forks."""
-    return os.path.exists(f"/proc/self/task/{thread}")
-
-
 def memory(pid: int, counted: str = "Pss") -> int:
     """Bytes of it. What several processes have mapped is shared out, or with "Rss" counted in each. Elsewhere 0:
     `run --try` shows none, and no report says that memory grows."""

@@ -73,13 +73,13 @@ class Watch:
 
     def pause(self) -> None:
         """End the thread. Waits until the system no longer counts it: from that count Python warns of forks in a
-        process with threads."""
+        process with threads. (Only Linux can be asked: elsewhere it may warn.)"""
         if self._runs:
             self._runs = False
             self._wake.release()
             deadline = time.monotonic() + PATIENCE
             if self._ended.acquire(timeout=PATIENCE):
-                while linux.has_thread(self._thread) and time.monotonic() < deadline:
+                while os.path.exists(f"/proc/self/task/{self._thread}") and time.monotonic() < deadline:
                     _sleep(1e-5)
 
     def stop(self) -> None:
