@@ -158,8 +158,7 @@ def record_children(recording: record) -> None:
     """From now on every Python process that is started, by this one or by its children, is recorded."""
     os.environ[RUN] = json.dumps([str(recording.path), fmt.description(recording.path).get("run")])
     path = os.environ.get("PYTHONPATH")
-    others = [each for each in path.split(os.pathsep) if each != IN_CHILDREN] if path else []
-    os.environ["PYTHONPATH"] = os.pathsep.join([IN_CHILDREN, *others])
+    os.environ["PYTHONPATH"] = f"{IN_CHILDREN}{os.pathsep}{path}" if path else IN_CHILDREN
 
 
 def record_this_child() -> None:
