@@ -39,7 +39,6 @@ from tracing.recording.torch_loader.attach import attach
 
 RUN = "TRACING_RUN"
 IN_CHILDREN = str(Path(__file__).absolute().parent / "in_children")  # with what Python runs as each of them starts
-LAST = -100  # priority: what multiprocessing does at exit, joining its children say, comes before
 
 
 class record:  # in lower case because it reads as a function: `with record(path):`
@@ -130,20 +129,26 @@ class Child:
         events.install(None)  # also what is put back when the part's recording stops
         try:
             with trace_directory.locked(self.directory):
-                recording = record(trace_directory.part_of_this_process(self.directory, self.run))
+                if fmt.description(self.directory).get("run") != self.run:
+                    raise FileNotFoundError(f"{self.directory} is no longer the trace of the run that it belongs to")
+                rank = trace_directory.rank_of_this_process()["rank"]
+                ranked = "" if rank is None else f"rank{rank}-"
+                recording = record(self.directory / fmt.PARTS / f"{ranked}{os.getpid()}")
                 recording.start(part_of=self.run)
         except OSError as error:
             print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
         else:
-            Finalize(None, recording.stop, exitpriority=LAST)  # at exit, and at that of multiprocessing's processes
+            # At exit, also of multiprocessing's processes, and after what that does then: it joins its children, say.
+            Finalize(None, recording.stop, exitpriority=-100)
 
 
 def _after_fork_in_child() -> None:
     recorder = getattr(events.installed(), "__self__", None)
     if isinstance(recorder, EventWriter):
         recorder.forget_process()  # a loader's worker is given it again
-        directory = trace_directory.whole(recorder.directory)
-        events.install(Child(directory, fmt.description(directory).get("run")).record)
+        about = fmt.description(recorder.directory)
+        directory = recorder.directory.parent.parent if "part_of" in about else recorder.directory
+        events.install(Child(directory, about.get("part_of", about.get("run"))).record)
     elif isinstance(recorder, Child):
         recorder.lock = threading.RLock()  # which no other thread holds
 

@@ -77,11 +77,6 @@ def parts_of(directory: Path) -> list[Path]:
     return [part for part in found if fmt.description(part).get("part_of") == run]
 
 
-def whole(directory: Path) -> Path:
-    """The trace that `directory` is a part of; itself if it is none."""
-    return directory.parent.parent if "part_of" in fmt.description(directory) else directory
-
-
 def _empty(directory: Path) -> None:
     own = set(fmt.files_of(directory))
     parts = parts_of(directory)
@@ -125,15 +120,6 @@ def _write(directory: Path, description: dict[str, Any]) -> None:
     except OSError:
         new.unlink(missing_ok=True)
         raise
-
-
-def part_of_this_process(directory: Path, run: Any) -> Path:
-    """Where in the trace in `directory` this process records. FileNotFoundError: another run has replaced the trace."""
-    if fmt.description(directory).get("run") != run:
-        raise FileNotFoundError(f"{directory} is no longer the trace of the run that this process belongs to")
-    rank = rank_of_this_process()["rank"]
-    ranked = "" if rank is None else f"rank{rank}-"
-    return directory / fmt.PARTS / f"{ranked}{os.getpid()}"
 
 
 def note_the_stop(directory: Path, ended_by: str = "") -> None:
