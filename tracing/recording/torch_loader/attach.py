@@ -45,7 +45,7 @@ def _hook() -> None:
             with contextlib.suppress(Exception):  # whatever is special about it, or this torch, the program goes on
                 from tracing.recording.torch_loader.iterators import emitting
 
-                if (cls := emitting(kind, loader)) is not None:
+                if (cls := emitting(kind, loader.num_workers > 0)) is not None:
                     iterator: Any = object.__new__(cls)
                     iterator._begin_to_emit(loader)
                     events.emit(events.LOADER, iterator._progress.epoch_id, value=loader.num_workers, text=loader)

@@ -33,13 +33,10 @@ from tracing.recording.torch_loader.multiprocessing_context import TracedContext
 from tracing.recording.torch_loader.queues import DataQueue, content
 
 
-def emitting(cls: type, loader: Any) -> type | None:
-    """The class `cls` of iterators of `loader`, which emits. None if it does not work as torch's do."""
-    return _in_front(Parallel if loader.num_workers > 0 else Serial, cls)
-
-
 @functools.cache
-def _in_front(known: type[Serial | Parallel], cls: type) -> type | None:
+def emitting(cls: type, has_workers: bool) -> type | None:
+    """The class `cls` of iterators, which emits. None if it does not work as torch's do."""
+    known: type[Serial | Parallel] = Parallel if has_workers else Serial
     methods = [each for base in cls.__mro__ for each in vars(base).values() if isinstance(each, FunctionType)]
     used = {name for method in methods for name in method.__code__.co_names}  # the attributes' among them
     if not used.issuperset(known.WORKS_BY):
@@ -140,7 +137,6 @@ class Parallel(Emitting):
 
     def _begin_to_emit(self, loader: Any) -> None:
         super()._begin_to_emit(loader)
-        self._task_info = {}
         self._died: set[int] = set()
         with contextlib.suppress(Exception):  # these are the user's objects
             INHERITED.update(id(each) for _, each in parts(loader.dataset) if loader.num_workers > 1)
@@ -223,7 +219,8 @@ class Parallel(Emitting):
         if getattr(self, "_shutdown", True) or getattr(_utils, "python_exit_status", True):
             super()._shutdown_workers()
             return
-        emit(events.SHUTDOWN_BEGIN, self._progress.epoch_id, value=len(self._task_info))
+        # There is no `_task_info` yet if a worker could not be started.
+        emit(events.SHUTDOWN_BEGIN, self._progress.epoch_id, value=len(getattr(self, "_task_info", ())))
         if hasattr(self, "_pin_memory_thread"):
             emit(events.PIN_STOPPING, self._progress.epoch_id)
         try:
