@@ -72,12 +72,6 @@ def name_of(function: object) -> str:
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 
-def values_of(dataset: Any) -> dict[str, int | float | str]:
-    """Its attributes that are numbers or text: of these it can be seen whether the program changes them."""
-    found = getattr(dataset, "__dict__", {})
-    return {name: value for name, value in found.items() if isinstance(value, int | float | str)}
-
-
 def drawing_of(loader: Any) -> dict[str, int | None]:
     """What a loader draws its keys from: `dataset_size`, and of a sampler that gives each rank its share,
     `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""

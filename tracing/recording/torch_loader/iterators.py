@@ -26,7 +26,6 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, emit
-from tracing.recording.loader_text import values_of
 from tracing.recording.torch_loader.common import Behind, Progress, next_epoch_of
 from tracing.recording.torch_loader.fetcher import INHERITED, emit_fetches, parts
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
@@ -158,15 +157,18 @@ class Parallel(Emitting):
         return queue if queue is results else DataQueue(queue, results)
 
     def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
-        progress, previous, now = self._progress, -1, values_of(self._dataset)
+        progress, previous = self._progress, -1
+        # Of attributes that are numbers or text it can be seen whether the program changes them. (NaN only by its text:
+        # it differs from itself.)
+        values = getattr(self._dataset, "__dict__", {}).items()
+        now = {name: repr(value) for name, value in values if isinstance(value, int | float | str)}
         if first_iter:
-            self._sent = now  # the dataset's values, as the workers got them
+            self._sent = now  # what the workers got
         else:
             previous, progress.epoch_id = progress.epoch_id, next_epoch_of(loader)
             self._resuming = self._num_workers
         self._drawn = progress.outstanding = 0
-        # By their text: NaN differs from itself.
-        changed = [name for name, value in now.items() if repr(self._sent.get(name, value)) != repr(value)]
+        changed = [name for name, value in now.items() if self._sent.get(name, value) != value]
         emit(events.EPOCH_BEGIN, progress.epoch_id, value=previous, text=changed or None)
         super()._reset(loader, first_iter, *args, **options)
         emit(events.PRIMED, progress.epoch_id, value=self._send_idx)
