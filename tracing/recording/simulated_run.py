@@ -54,7 +54,7 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
     if repeated.deadlock or repeated.endless:  # a reader would ask the operating system for the processes' status
         about["processes"] = {pid: "closed" if code is None else "gone" for pid, code in repeated.exitcodes.items()}
     (directory / fmt.DESCRIPTION).write_text(json.dumps(about, indent=1), encoding="utf-8")
-    for pid in repeated.parents:
+    for pid in {repeated.threads[event[1]][0] for event in repeated.events}:
         _write_process(repeated, pid, directory)
 
 
@@ -66,10 +66,8 @@ def _killed(outcome: Outcome) -> dict[str, int]:
 
 
 def _write_process(outcome: Outcome, pid: int, directory: Path) -> None:
-    """A process's pair of files."""
+    """The pair of files of a process that has emitted something."""
     events = [event for event in outcome.events if outcome.threads[event[1]][0] == pid]
-    if not events:
-        return
     actors: dict[int, int] = {}  # thread's number -> its actor's number in this file
     records, texts = [], []
     for time, thread, kind, epoch_id, task, worker, queue, value, text in events:

@@ -9,24 +9,19 @@ import functools
 import mmap
 import os
 import select
+import struct
 import weakref
 from typing import Any
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
-class _PollFd(ctypes.Structure):
-    """poll(2)'s."""
-
-    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
-
-
 poll = _libc.poll  # (readable(descriptor), 1, ms) -> 1 if it can be read, or 0, or -1
 
 
 def readable(descriptor: int) -> object:
-    """What to ask `poll` for."""
-    return ctypes.byref(_PollFd(descriptor, select.POLLIN))
+    """What to ask `poll` for: poll(2)'s `struct pollfd`."""
+    return ctypes.create_string_buffer(struct.pack("ihh", descriptor, select.POLLIN, 0))
 
 
 # glibc exports fstat since 2.33.

@@ -14,10 +14,10 @@ import torch.utils.data
 from torch._utils import ExceptionWrapper
 
 from minidl import events
-from minidl.events import RESUME, STOP, Queue, describe, emit
+from minidl.events import RESUME, STOP, describe, emit
 from tracing.recording.torch_loader.common import Progress
 from tracing.recording.torch_loader.fetcher import emitting_kinds
-from tracing.recording.torch_loader.queues import ResultQueue, TracedQueue, content, emit_send_failures, label
+from tracing.recording.torch_loader.queues import IndexQueue, ResultQueue, content, emit_send_failures, label
 
 STOPPED, PARENT_IS_DEAD, INTERRUPTED, FAILED = 0, 1, 2, 3  # why a worker left its loop: WORKER_END's value
 
@@ -51,10 +51,8 @@ def run(
     emit(events.WORKER_END, progress.epoch_id, worker=worker_id, value=end)
 
 
-class WorkersIndexQueue(TracedQueue):
+class WorkersIndexQueue(IndexQueue):
     """The worker's end of index_queue."""
-
-    name = Queue.INDEX
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if self.tap is None:  # for the first time
