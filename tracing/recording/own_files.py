@@ -66,8 +66,8 @@ def above_others(descriptor: int) -> int:
     return above
 
 
-def say(text: str, stderr: bytes) -> None:
-    """Print it on stderr, unless that is closed, or no longer the file (`file_of`) `stderr`."""
+def say(text: str, stderr: bytes | None = None) -> None:
+    """Print it on stderr, unless that is closed, or no longer the file (`file_of`) `stderr`, if one is given."""
     with contextlib.suppress(Exception):  # of the program's own sys.stderr
-        if file_of(2) == stderr:
+        if stderr in (None, file_of(2)):
             print(text, file=sys.stderr, flush=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from minidl import events
 from tracing.recording.in_children.sitecustomize import AfterImport
+from tracing.recording.own_files import say
 
 HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
 
@@ -50,17 +51,12 @@ def _hook() -> None:
                     iterator._begin_to_emit(loader)
                     events.emit(events.LOADER, iterator._progress.epoch_id, value=loader.num_workers, text=loader)
                     return iterator
-            _say_unseen(type(loader).__name__)
+            why = "its iterators are unlike those of torch 2.4 to 2.15"
+            _say_once(f"tracing: {type(loader).__name__} is not recorded: {why}")
         return object.__new__(kind)
 
     base.__new__ = new_iterator
 
 
 _finder: Any = AfterImport((HOME,), _hook)
-
-
-@functools.cache  # once
-def _say_unseen(loaders: str) -> None:
-    why = "its iterators are unlike those of torch 2.4 to 2.15"
-    with contextlib.suppress(Exception):  # of the program's own stderr
-        print(f"tracing: {loaders} is not recorded: {why}", file=sys.stderr, flush=True)
+_say_once = functools.cache(say)
