@@ -108,18 +108,17 @@ class EventWriter:
             # Other threads wait here until the files are open, but a signal handler that interrupts its own thread
             # while that opens them drops its event.
             self.open()
-        events = self._events
-        if events is None or self._closed:
+        if self._closed:
             return False
-        if offset < events.end and self._grow(events, offset + fmt.RECORD.size):
+        if offset < self._events.end and self._grow(self._events, offset + fmt.RECORD.size):
             return True
-        fmt.COUNT.pack_into(events.memory, fmt.DROPPED_AT, (offset - events.end) // fmt.RECORD.size + 1)
+        fmt.COUNT.pack_into(self._events.memory, fmt.DROPPED_AT, (offset - self._events.end) // fmt.RECORD.size + 1)
         return False
 
     def _grow(self, file: _Mapped, needed: int) -> bool:
         """Whether a file can be written to up to `needed` now."""
         with self._lock:
-            if self._events is not None and not self._closed:
+            if not self._closed:
                 try:
                     file.reserve(needed)
                 except OSError as error:
