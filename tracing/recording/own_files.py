@@ -69,5 +69,5 @@ def above_others(descriptor: int) -> int:
 def say(text: str, stderr: bytes | None = None) -> None:
     """Print it on stderr, unless that is closed, or no longer the file (`file_of`) `stderr`, if one is given."""
     with contextlib.suppress(Exception):  # of the program's own sys.stderr
-        if stderr in (None, file_of(2)):
+        if sys.stderr and stderr in (None, file_of(2)):  # with None, print() would take stdout
             print(text, file=sys.stderr, flush=True)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import traceback
 import warnings
@@ -35,6 +34,7 @@ from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
 from tracing.recording.loader_text import LIBRARY
+from tracing.recording.own_files import say
 from tracing.recording.torch_loader.attach import attach
 
 RUN = "TRACING_RUN"
@@ -136,7 +136,7 @@ class Child:
                 recording = record(self.directory / fmt.PARTS / f"{ranked}{os.getpid()}")
                 recording.start(part_of=self.run)
         except OSError as error:
-            print(f"tracing: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
+            say(f"tracing: process {os.getpid()} is not recorded: {error}")
         else:
             # At exit, also of multiprocessing's processes, and after what that does then: it joins its children, say.
             Finalize(None, recording.stop, exitpriority=-100)

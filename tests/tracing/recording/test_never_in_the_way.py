@@ -72,6 +72,7 @@ if os.fork() == 0:
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """,
     "sys.stderr closed": BEGIN + "sys.stderr.close(); epoch(902)",
+    "sys.stderr is None": BEGIN + "sys.stderr = None; epoch(902)",
     "stderr used again": BEGIN + """
 os.close(2)
 file = open("own-file", "w+b")
