@@ -49,10 +49,9 @@ def _longest_inside(trace: Trace, loader: LoaderState, k: int) -> int:
     tasks = trace.tasks[trace.tasks["loader"] == loader.loader]
     made = tasks[(tasks["fetch_begin"] >= 0) & (tasks["collate_end"] >= 0) & (tasks["collate_end"] <= times[k])]
     longest = int((made["collate_end"] - made["fetch_begin"]).max(initial=-1))
-    for iterator in trace.index.iterators:
-        if iterator.loader == loader.loader:
-            asked, had = (trace.index.group(iterator.number, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
-            had = had[(had <= k) & (asked.searchsorted(had) > 0)]  # (of a damaged trace the first may be missing)
-            begun = asked[asked.searchsorted(had) - 1]
-            longest = int((times[had] - times[begun]).max(initial=longest))
+    for iterator in trace.index.iterators_of(loader.loader):
+        asked, had = (trace.index.group(iterator.number, kind).array for kind in (Kind.ASKED, Kind.YIELDED))
+        had = had[(had <= k) & (asked.searchsorted(had) > 0)]  # (of a damaged trace the first may be missing)
+        begun = asked[asked.searchsorted(had) - 1]
+        longest = int((times[had] - times[begun]).max(initial=longest))
     return longest

@@ -102,8 +102,7 @@ def _longest_pause(trace: Trace, actor: int, ended: int) -> Moment:
     aside."""
     times, kinds = trace.events["time"], trace.events["kind"]
     mine = np.flatnonzero((trace.events["actor"] == actor) & ~np.isin(kinds, POLLS))
-    had = np.flatnonzero(kinds[mine] == Kind.YIELDED)
-    mine = mine[had[-1] :] if len(had) else mine
+    mine = mine[np.flatnonzero(kinds[mine] == Kind.YIELDED).max(initial=0) :]
     mine = mine[: max(1, int(times[mine].searchsorted(ended, "right")))]
     shuts_down = np.cumsum((kinds[mine] == Kind.SHUTDOWN_BEGIN) * 1 - (kinds[mine] == Kind.SHUTDOWN_END) * 1) > 0
     ends = np.append(times[mine[1:]], ended)
