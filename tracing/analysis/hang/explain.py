@@ -8,7 +8,6 @@ tracing.analysis.hang.hang puts it in words.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 
@@ -77,10 +76,9 @@ def _judge(trace: Trace, moment: Moment, known: dict[int, ProcessStatus]) -> Han
     usual, patient = patience(trace, moment, loader, last, lines)
     if age <= patient:
         return None
-    links[0] = replace(links[0], thread=lines.thread(links[0].pid, links[0].thread, links[0].since))
-    # A waiting thread needs a line of the program; for the one to blame, its innermost line will do.
-    lines_of = [lines.line(link.pid, link.thread, link.since, own=link is not links[-1]) for link in links]
-    links = [replace(link, line=line) for link, line in zip(links, lines_of, strict=True)]
+    links[0].thread = lines.thread(links[0].pid, links[0].thread, links[0].since)
+    for link in links:  # a waiting thread needs a line of the program; for the one to blame, its innermost will do
+        link.line = lines.line(link.pid, link.thread, link.since, own=link is not links[-1])
     blamed = links[-1]
     return Hang(
         ending=moment.ending,

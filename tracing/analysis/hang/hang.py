@@ -12,7 +12,7 @@ from tracing.trace.words import duration
 THREADS = "Other threads of its process"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Link:
     """What a thread does, or waits for."""
 

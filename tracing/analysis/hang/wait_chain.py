@@ -12,10 +12,8 @@ Legend
 
 from __future__ import annotations
 
-import enum
 import textwrap
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.causes import Cause
@@ -24,7 +22,7 @@ from tracing.analysis.task_events import keys_of, position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
 from tracing.trace.process_liveness import ProcessStatus
-from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, TaskStatus, WorkerStatus
+from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, WorkerStatus
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
 
@@ -48,14 +46,12 @@ MAKES = {  # the name of the status of main, a worker or the pin thread -> what 
     "COLLATING": ("is in collate_fn with {}", Cause.CODE),
     "PINNING": ("pins {}", Cause.LOADER),
 }
-NOT_BEGUN = -1
-STARTS: dict[int, tuple[str, Cause]] = {  # a worker's last event -> what it does
-    NOT_BEGUN: ("has been started and has not run its first line", Cause.START),
+STARTS: dict[int, tuple[str, Cause]] = {  # the last event of a worker that starts -> what it does
+    0: ("has been started and has not run its first line", Cause.START),  # no event yet
     Kind.WORKER_BEGIN: ("has started, and not seeded its random numbers yet", Cause.START),
-    Kind.WORKER_SEEDED: ("gets the dataset ready", Cause.START),
     Kind.INIT_FN_BEGIN: ("is in worker_init_fn", Cause.INIT_FN),
-    Kind.INIT_FN_END: ("gets the dataset ready", Cause.START),
 }
+GETS_READY = "gets the dataset ready", Cause.START  # after any other
 
 
 class WaitChain:
@@ -65,21 +61,18 @@ class WaitChain:
         """`known`: the status of processes, where known."""
         self.trace, self.state, self.known = trace, state, known
         self.loaders = {each.iterator: each for each in state.loaders}
-        self.kind, self._actors = trace.events["kind"], trace.actors
+        self._actors = trace.actors
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
         """From a thread to what ultimately keeps it waiting."""
+        look = {Lane.MAIN: self._main, Lane.WORKER: self._worker, Lane.PIN: self._pin, Lane.FEEDER: self._feeder}
         links: dict[ThreadId, Link] = {}
         thread: Next = start
         while isinstance(thread, ThreadId) and thread not in links:
-            links[thread], waits_for = self.step(thread)
-            thread = waits_for
+            link, waits_for = look[thread.lane](thread, self.loaders[thread.iterator])
+            links[thread] = link
+            thread = BLOCKED.get(self.known.get(link.pid, ProcessStatus.LIVES)) or waits_for
         return list(links.values()), Cause.CIRCLE if isinstance(thread, ThreadId) else thread
-
-    def step(self, thread: ThreadId) -> Step:
-        look = {Lane.MAIN: self._main, Lane.WORKER: self._worker, Lane.PIN: self._pin, Lane.FEEDER: self._feeder}
-        link, waits_for = look[thread.lane](thread, self.loaders[thread.iterator])
-        return link, BLOCKED.get(self.known.get(link.pid, ProcessStatus.LIVES)) or waits_for
 
     # ---- main
 
@@ -90,7 +83,7 @@ class WaitChain:
         if status is MainStatus.RESUMING:
             return self._main_resumes(thread, loader)
         if status is MainStatus.SHUTTING_DOWN:
-            return self._main_shuts_down(thread, KINDS[int(self.kind[last])], self._value(last, "worker"))
+            return self._main_shuts_down(thread, KINDS[self._value(last, "kind")], self._value(last, "worker"))
         if status in OUTSIDE:
             what, had = "is not in the loader", self._last_of(thread.iterator, Kind.YIELDED)
             if status is MainStatus.TRAINING and had >= 0:
@@ -98,7 +91,7 @@ class WaitChain:
             ready = len(loader.reorder_buffer) + sum(map(len, [*loader.result_queues, loader.data_queue]))
             what += f" ({ready} finished batches wait for it)" if ready else ""
             return self._link(thread, what), Cause.TRAINING
-        return self._works(thread, status, loader.send_idx if status is MainStatus.DRAWING else loader.rcvd_idx)
+        return self._works(thread, loader.send_idx if status is MainStatus.DRAWING else loader.rcvd_idx)
 
     def _main_waits(self, thread: ThreadId, loader: LoaderState) -> Step:
         pins = loader.pin_thread.status is not PinStatus.NONE
@@ -109,7 +102,7 @@ class WaitChain:
         link = self._link(thread, f"waits on {QUEUE_NAMES[Queue.DATA if pins else Queue.RESULT]} for {wanted}")
         asked = self._last_of(thread.iterator, Kind.ASKED)  # since then others may have come, and have been stored
         if asked > self._last_of(thread.iterator, Kind.YIELDED):
-            link = replace(link, since=self._value(asked, "time"))
+            link.since = self._value(asked, "time")
         return link, ThreadId(Lane.PIN, thread.iterator) if pins else self._owed(thread, loader)
 
     def _main_resumes(self, thread: ThreadId, loader: LoaderState) -> Step:
@@ -119,7 +112,7 @@ class WaitChain:
             if self._last_of(thread.iterator, Kind.RESUME_ACKNOWLEDGED, Queue.NONE, worker) < begin:
                 what = f"waits for worker {worker} to acknowledge that epoch {loader.epoch} begins"
                 return self._link(thread, what), ThreadId(Lane.WORKER, thread.iterator, worker)
-        return self._works(thread, loader.main.status)
+        return self._works(thread)
 
     def _main_shuts_down(self, thread: ThreadId, kind: Kind, worker: int) -> Step:
         """`kind`: of main's last event."""
@@ -131,12 +124,13 @@ class WaitChain:
             return self._link(thread, what), ThreadId(Lane.PIN, thread.iterator)
         return self._link(thread, f"shuts the loader down (last step: {kind.name})"), Cause.LOADER
 
-    def _works(self, thread: ThreadId, status: MainStatus | WorkerStatus | PinStatus, task: int = -1) -> Step:
+    def _works(self, thread: ThreadId, task: int = -1) -> Step:
         """It waits for no message."""
+        status = self._state(thread).status
         if status.name in MAKES:
             words, cause = MAKES[status.name]
             return self._link(thread, words.format(self._batch(self.loaders[thread.iterator], task))), cause
-        if self.kind[self._last(thread)] == Kind.ARRIVED:
+        if self._value(self._last(thread), "kind") == Kind.ARRIVED:
             return self._link(thread, "unpickles a message"), Cause.LOADER
         return self._link(thread, f"is in the loader ({status.value})"), Cause.LOADER
 
@@ -148,17 +142,17 @@ class WaitChain:
             return self._link(thread, what), self._owed(thread, loader)
         if loader.pin_thread.status is PinStatus.ENDED:
             return self._link(thread, "has ended"), Cause.ENDED
-        return self._works(thread, loader.pin_thread.status, loader.pin_thread.task)
+        return self._works(thread, loader.pin_thread.task)
 
     def _worker(self, thread: ThreadId, loader: LoaderState) -> Step:
         worker, last = loader.workers[thread.worker], self._last(thread)
-        kind = int(self.kind[last]) if last >= 0 else NOT_BEGUN
-        if last >= 0 and self._value(last, "task") == RESUME:
+        kind = self._value(last, "kind")
+        if self._value(last, "task") == RESUME:
             return self._link(thread, "gets the dataset ready for a new epoch"), Cause.START
         if worker.status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
             return self._worker_waits(thread, loader)
-        if kind in STARTS and worker.status is WorkerStatus.STARTING:
-            words, cause = STARTS[kind]
+        if worker.status is WorkerStatus.STARTING:
+            words, cause = STARTS.get(kind, GETS_READY)
             return self._link(thread, words), cause
         if worker.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
             kinds = (Kind.WORKER_DIED, Kind.WORKER_JOINED)
@@ -169,7 +163,7 @@ class WaitChain:
                 what = "has left its loop, and waits for its feeder thread to send the rest"
                 return self._link(thread, what), thread._replace(lane=Lane.FEEDER, queue=Queue.RESULT)
             return self._link(thread, "has left its loop"), Cause.ENDED
-        return self._works(thread, worker.status, worker.task)
+        return self._works(thread, worker.task)
 
     def _worker_waits(self, thread: ThreadId, loader: LoaderState) -> Step:
         worker, queue = loader.workers[thread.worker], loader.index_queues[thread.worker]
@@ -184,8 +178,7 @@ class WaitChain:
 
     def _next_task(self, loader: LoaderState) -> int:
         """The task whose batch is waited for: the first that is outstanding; -1 if there is none."""
-        outstanding = (task for task, info in loader.task_info.items() if info.status is not TaskStatus.STORED)
-        return next(outstanding, -1)
+        return next((task for task in loader.task_info if task not in loader.reorder_buffer), -1)
 
     def _owed(self, reader: ThreadId, loader: LoaderState) -> Next:
         """The thread that has the batch that a reader of the result queue waits for."""
@@ -211,26 +204,29 @@ class WaitChain:
         if queue.pipe:  # all but the last are in it already
             what = f"writes {_message(queue.pipe[-1])} ({self._value(sent, 'value'):,} bytes) to {name}"
             return self._link(thread, what, event=sent), self._reader(thread, loader)
-        link = self._link(thread, f"has {what} to send on {name}", event=put)
-        if self._last(thread) < 0:
-            return link, Cause.UNSEEN
         if queue.pickling:
             return self._link(thread, f"pickles {what} for {name}", event=begun), Cause.LOADER
-        return link, Cause.LOADER
+        link = self._link(thread, f"has {what} to send on {name}", event=put)
+        return link, Cause.UNSEEN if self._last(thread) < 0 else Cause.LOADER
 
     def _reader(self, feeder: ThreadId, loader: LoaderState) -> Next:
         """The thread that should read what a feeder writes; if it waits, it has not got a whole message."""
         if feeder.queue == Queue.INDEX:
             reader = feeder._replace(lane=Lane.WORKER, queue=Queue.NONE)
-            status: enum.Enum = loader.workers[feeder.worker].status
-        elif loader.pin_thread.status is not PinStatus.NONE:
-            reader, status = ThreadId(Lane.PIN, feeder.iterator), loader.pin_thread.status
         else:
-            reader, status = ThreadId(Lane.MAIN, feeder.iterator), loader.main.status
+            pins = loader.pin_thread.status is not PinStatus.NONE
+            reader = ThreadId(Lane.PIN if pins else Lane.MAIN, feeder.iterator)
         waits = (WorkerStatus.WAITING, PinStatus.WAITING, MainStatus.WAITING, MainStatus.RESUMING)
-        return Cause.HALF_MESSAGE if status in waits else reader
+        return Cause.HALF_MESSAGE if self._state(reader).status in waits else reader
 
     # ---- processes and names
+
+    def _state(self, thread: ThreadId) -> Any:
+        """What the trace's state has of a thread that is no feeder: a MainState, a PinState or a WorkerState."""
+        loader = self.loaders[thread.iterator]
+        if thread.lane is Lane.WORKER:
+            return loader.workers[thread.worker]
+        return loader.pin_thread if thread.lane is Lane.PIN else loader.main
 
     def _pid(self, thread: ThreadId) -> int:
         """The pid of the thread's process; 0 if it is not known."""
@@ -271,11 +267,9 @@ class WaitChain:
 
     def _link(self, thread: ThreadId, what: str, event: int = -1) -> Link:
         """`event` shows it: by default the thread's last one."""
-        own, loader = self._last(thread), self.loaders[thread.iterator]
+        own = self._last(thread)
         event = event if event >= 0 else own
-        since = {Lane.MAIN: loader.main.since, Lane.PIN: loader.pin_thread.since}.get(thread.lane, 0)
-        since = loader.workers[thread.worker].since if thread.lane is Lane.WORKER else since
-        since = self._value(event, "time") if thread.lane is Lane.FEEDER else since
+        since = self._value(event, "time") if thread.lane is Lane.FEEDER else self._state(thread).since
         name = self._actors[self._value(own, "actor")].thread if own >= 0 else "MainThread"
         return Link(self._name(thread), what, since, event, self._pid(thread), name)
 
