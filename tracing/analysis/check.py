@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minidl.events import Kind
 from minidl.laws import LAWS, Event, judge
-
-if TYPE_CHECKING:
-    from tracing.trace.trace import Trace
+from tracing.trace.trace import Trace
 
 LOOKED_AT = sorted({Kind.LOADER, Kind.EPOCH_BEGIN, *(kind for law in LAWS for kind in law.calls)})  # by some law
 

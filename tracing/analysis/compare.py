@@ -103,7 +103,7 @@ class Comparison:
     """`str()` is its text."""
 
     def __init__(self, before: Trace, after: Trace) -> None:
-        sides = [_sides(before), _sides(after)]
+        sides = [[Side(each) for each in measure(trace) if each.batches] for trace in (before, after)]
         numbers = "A has {} loaders that yielded batches, and B has {}.".format(*map(len, sides))
         self.before, self.after = str(before.path), str(after.path)
         self.loaders = [LoaderComparison(one, other) for one, other in zip(*sides, strict=False)]
@@ -129,10 +129,6 @@ def _changes(before: dict[str, float], after: dict[str, float], floor: float) ->
 
 
 # ---- one run
-
-
-def _sides(trace: Trace) -> list[Side]:
-    return [Side(each) for each in measure(trace) if each.batches]
 
 
 def _error(measures: Measures) -> float:
