@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.recording.record import DIED
-from tracing.trace.event_index import Iterator, Lane
+from tracing.trace.event_index import NEVER, Iterator
 from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace
 
@@ -51,8 +49,7 @@ def fatal_error(trace: Trace, iterator: Iterator) -> int | None:
     """The position of the first error after which no batch came."""
     raised = trace.index.group(iterator.number, Kind.ERROR_RAISED).array
     mark = _last_mark(trace, iterator, (Kind.YIELDED, Kind.EPOCH_END))
-    after = raised[raised > mark]
-    return int(after[0]) if len(after) else None
+    return next(iter(raised[raised > mark].tolist()), None)
 
 
 def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
@@ -63,14 +60,11 @@ def main_was_killed(trace: Trace, iterator: Iterator) -> bool:
     actor = trace.actors[int(trace.events["actor"][mark])]
     if actor.role != "main":  # a loader nested in a dataset: its worker died, which is reported as such
         return False
-    lanes = (trace.index.lane(iterator.number, Lane.WORKER, worker).array for worker in range(iterator.num_workers))
-    if any((trace.events["kind"][lane] == Kind.PARENT_DIED).any() for lane in lanes):
+    if len(trace.index.group(iterator.number, Kind.PARENT_DIED)):
         return True
     return processes(trace.path).get(actor.pid) is ProcessStatus.GONE
 
 
 def _last_mark(trace: Trace, iterator: Iterator, kinds: tuple[Kind, ...]) -> int:
     """The position of main's last event of these kinds, or -1."""
-    positions = trace.index.lane(iterator.number, Lane.MAIN).array
-    found = positions[np.isin(trace.events["kind"][positions], kinds)]
-    return int(found[-1]) if len(found) else -1
+    return max(trace.index.group(iterator.number, kind).last(NEVER - 1) for kind in kinds)
