@@ -156,9 +156,7 @@ class Durations:
 
     def excerpt(self, most: int) -> Durations:
         """As many batches at most, and no more than two epochs have: those in the middle."""
-        most = min(most, 2 * self.batches)
-        if len(self) <= most:
-            return self
+        most = min(most, 2 * self.batches, len(self))
         begin = (len(self) - most) // 2
         return self.but(**{name: value[begin : begin + most] for name, value in self.arrays().items()})
 

@@ -118,8 +118,7 @@ class Load:
         self.worker_of: dict[int, int] = {}  # of each task that main has not received
         self.making = 0.0  # of all batches (s)
         self.yielded: list[float] = []  # when main had each batch, ...
-        self.asked: list[float] = []  # ... when its training step ended, ...
-        self.ended: list[float] = []  # ... and when each epoch did
+        self.asked: list[float] = []  # ... and when its training step ended
 
     def main(self) -> Thread:
         yield from self.start()
@@ -135,7 +134,6 @@ class Load:
                 computes = self.times.trains_on
                 yield from self.machine.spend(computes * step, (1 - computes) * step, self.times.helpers)
                 self.asked.append(self.machine.now)
-            self.ended.append(self.machine.now)
 
     def start(self) -> Thread:
         """The workers, and the threads between them and main."""
@@ -222,10 +220,9 @@ class Replay:
         epochs = min(times.epochs, 2) if setting.persistent_workers else 1  # the others are like the last one
         load = Load(times, setting, epochs)
         load.machine.run(load.main())
-        yielded = np.array(load.yielded).reshape(epochs, len(times))
-        asked = np.array(load.asked).reshape(epochs, len(times))
+        yielded, asked = (np.reshape(each, (epochs, len(times))) for each in (load.yielded, load.asked))
         steps = asked - yielded
-        waited = np.diff(load.ended, prepend=0.0) - steps.sum(axis=1)
+        waited = np.diff(asked[:, -1], prepend=0.0) - steps.sum(axis=1)
         waited += (times.batches - len(times)) * _waiting(yielded, asked, setting)
         warming = times.warming_cpu + times.warming_wait
         waited[1:] += times.warms_again * warming
