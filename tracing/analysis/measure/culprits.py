@@ -68,8 +68,7 @@ class Seen(NamedTuple):
 def looks(measures: Measures) -> list[Stack]:
     """The looks at the workers while they made batches; without workers, at main while it did."""
     making = {pid: made for worker, made in enumerate(measures.made) for pid in worker_pids(measures, worker)}
-    if not measures.num_workers:
-        making = {measures.main_pid: measures.main_in(MainTime.LOADING)}
+    making = making or {measures.main_pid: measures.main_in(MainTime.LOADING)}
     return [look for pid, made in making.items() for look in within(made, looks_at(measures, pid))]
 
 

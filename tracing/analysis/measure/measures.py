@@ -123,9 +123,7 @@ class Measures:
     @cached_property
     def spent(self) -> dict[MainTime, int]:
         """How much time main spent on what."""
-        intervals, found = self.main
-        sums = np.bincount(found, intervals.length, minlength=len(MainTime))
-        return {use: int(sums[use]) for use in MainTime}
+        return {use: self.main_in(use).total for use in MainTime}
 
     @cached_property
     def total(self) -> int:
@@ -227,10 +225,9 @@ class Measures:
     def lived(self, worker: int) -> Intervals:
         """From the first event of each process that was this worker to its last; or to the end, if it waits then."""
         lanes = [lane for lane in self.lanes(Lane.WORKER, worker) if len(lane)]
-        ends = np.array([(lane[0], lane[-1]) for lane in lanes], np.int64).reshape(-1, 2)
-        lives = self.of_events(ends[:, 0], ends[:, 1])
-        waits = self.kind[ends[:, 1]] == Kind.WAIT
-        return Intervals(lives.begin, np.where(waits, self.until, lives.end), lives.first, lives.last)
+        first, last = np.array([(lane[0], lane[-1]) for lane in lanes], np.int64).reshape(-1, 2).T
+        end = np.where(self.kind[last] == Kind.WAIT, self.until, self.time[last])
+        return Intervals(self.time[first], end, first, last)
 
     # ---- what happened at the same time
 
