@@ -58,6 +58,7 @@ class Judgement:
     def __init__(self, measures: Measures) -> None:
         whole = measures.total
         self.costs = count = costs(measures)  # of each cause
+        self.away = away = culprits.Away(measures)
         self.place = ""  # where main's time goes if not to the loader: one of PLACES_AWAY
         # Of the verdict's cause; of a load without a problem, what main does in place of loading.
         self.cost = whole
@@ -70,7 +71,6 @@ class Judgement:
             if steady_wait(measures) < MATTERS:
                 count = {cause: cost for cause, cost in count.items() if cause not in WAITING_CAUSES}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
-            away = culprits.Away(measures)
             if sum(count.values()) < LITTLE * away.program:  # where does most of the program's time go instead?
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)

@@ -21,7 +21,6 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
-from tracing.analysis.measure.culprits import Away
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
@@ -54,7 +53,7 @@ class LoaderReport(Explanation):
         self.place = judgement.place  # where main's time goes if not to the loader: see PLACES_AWAY; else ""
         self.share = judgement.share  # of main's time, 0 to 1: what the cause costs
         self.cost_ns = judgement.cost
-        self.program_ns = Away(measures).program  # all time of the thread that iterates, whatever it does
+        self.program_ns = judgement.away.program  # all time of the thread that iterates, whatever it does
         self.in_loader_ns = measures.in_loader.total  # what it costs the program: main waits for it, or works in it
         # name of a MainTime -> what main spent there, each moment in one loader only
         self.main_ns = {place.name.lower(): ns for place, ns in measures.spent.items() if place is not MainTime.OUTSIDE}

@@ -109,7 +109,7 @@ STARTUP: the first batch of each epoch is slow, or none came
     left
     rereads                 A worker's first batch takes {rereads} times as long in the last epochs as in the first:
                             look for what is read again from its beginning{at_line}, and passed over.
-    left_early              {left_early} of {epochs} epochs were left before their end: main waits for batches that it
+    early                   {early} of {epochs} epochs were left before their end: main waits for batches that it
                             does not take. Keep the iterator and go on, or draw only the keys it uses (num_samples).
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
@@ -126,10 +126,10 @@ STARTUP: the first batch of each epoch is slow, or none came
                             or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
                             "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
-    left_early
+    early
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
                             during the training, not after it, or pass it on with the batch.
-    exits_late              Look at what {ends_last} does at exit: threads that it started and that are not daemons,
+    not unread & not early  Look at what {ends_last} does at exit: threads that it started and that are not daemons,
                             files and connections that it closes, data that it still sends.
     OPTIONS
 """
@@ -145,15 +145,12 @@ class Entry(NamedTuple):
 def read(table: str) -> dict[Verdict, Entry]:
     """The table, each sentence as one line."""
     entries: dict[Verdict, Entry] = {}
-    for line in table.strip().splitlines():
+    for line in table.replace("\n" + " " * 28, " ").strip().splitlines():
         holds, text = line[:28].strip(), line[28:].strip()
         if not line.startswith(" "):
             name, _, rule = line.partition(": ")
             rows = list[tuple[str, str]]()
             entries[Verdict[name]] = Entry(rule, rows)
-        elif line.startswith(" " * 28):
-            before, begun = rows[-1]
-            rows[-1] = (before, f"{begun} {text}".strip())
         else:
             known = (said for entry in entries.values() for before, said in entry.advice if before == holds)
             rows.append((holds, text or next(known, "")))  # OPTIONS has none
@@ -196,7 +193,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     """What advice depends on, and what its sentences name."""
     making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
     usual = float(np.median(making)) if len(making) else 0.0
-    rare = culprits.Away(measures).rare.length
+    rare = judgement.away.rare.length
     rows = measures.config.get("batch_size") or 0
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
@@ -212,7 +209,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
-    known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures)
+    known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures, judgement.away.seen)
     return known | _of_start_and_end(measures, usual)
 
 
@@ -234,9 +231,9 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
     }
 
 
-def _of_lines(measures: Measures) -> dict[str, Any]:
-    """Where the workers and main were seen."""
-    line, main = culprits.seen_at(culprits.looks(measures), culprits.making), culprits.Away(measures).seen
+def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
+    """Where the workers were seen, and main."""
+    line = culprits.seen_at(culprits.looks(measures), culprits.making)
     beside, beside_at = culprits.beside(measures)
     collates = culprits.mostly_collates(measures)
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
@@ -274,7 +271,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
-    unread, first = culprits.unread(measures), measures.first_batches
+    first = measures.first_batches
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
@@ -283,14 +280,13 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
-        "left_early": early if workers and not left(measures) else 0,
+        "early": early if workers and not left(measures) else 0,
         "rereads": _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2)),
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
         "forks": measures.config.get("start_method") == "fork",
-        "unread": unread,
-        "exits_late": not (unread or (workers and early)),
+        "unread": culprits.unread(measures),
         "ends_last": slowest_step(measures),
     }
 
