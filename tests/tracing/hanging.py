@@ -18,9 +18,8 @@ import minidl
 import tracing
 from tests.minidl.programs import TORCH
 from tests.samples import Samples
-from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
-from tracing.analysis.hang.hang import Hang
+from tracing.analysis.hang.hang import Cause, Hang
 from tracing.analysis.hang.patience import FLOOR_UNKNOWN
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.process_liveness import ProcessStatus, look_at, processes

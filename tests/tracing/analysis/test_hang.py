@@ -22,9 +22,8 @@ from tests.minidl.dying import wait_until
 from tests.tracing.hanging import PROGRAMS, hanging, later, until_it_hangs
 from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import copy
-from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
-from tracing.analysis.hang.hang import Hang
+from tracing.analysis.hang.hang import Cause, Hang
 from tracing.analysis.hang.patience import FLOOR, FLOOR_ENDED
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import file_format as fmt

@@ -21,8 +21,8 @@ from tests.minidl.mains import Mains
 from tests.samples import Samples
 from tests.tracing.cli.terminal import batches_in
 from tracing.analysis.hang import lines, patience, stuck_moments
-from tracing.analysis.hang.causes import Cause
 from tracing.analysis.hang.explain import explain
+from tracing.analysis.hang.hang import Cause
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import watch as recording_watch
 

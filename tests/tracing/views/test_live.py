@@ -29,7 +29,7 @@ from tests.tracing.cli.terminal import ROOT, in_terminal, read_all, read_until, 
 from tests.tracing.hanging import hanging
 from tests.tracing.loads import LOADS, Recorded
 from tests.tracing.traces import steady
-from tracing.analysis.hang.causes import Cause
+from tracing.analysis.hang.hang import Cause
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.trace.state import LoaderState, PinStatus, State, WorkerStatus
 from tracing.views.live.live import watch

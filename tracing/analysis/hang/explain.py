@@ -12,8 +12,7 @@ import re
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.hang import Hang, Link
+from tracing.analysis.hang.hang import Cause, Hang, Link
 from tracing.analysis.hang.lines import Lines
 from tracing.analysis.hang.patience import patience
 from tracing.analysis.hang.stuck_moments import Ending, Moment, moments

@@ -16,8 +16,7 @@ import textwrap
 from typing import Any, NamedTuple
 
 from minidl.events import RESUME, Kind, Queue
-from tracing.analysis.hang.causes import Cause
-from tracing.analysis.hang.hang import Link
+from tracing.analysis.hang.hang import Cause, Link
 from tracing.analysis.task_events import keys_of, position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
