@@ -1,5 +1,4 @@
-"""Why, and what next: what the table of verdicts says, including the options to change, with what a replay of the
-recording says they save."""
+"""What to do after an error: the batches whose keys reproduce it."""
 
 from __future__ import annotations
 
@@ -8,48 +7,9 @@ import textwrap
 
 import numpy as np
 
-from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import died_in_a_step, failed, fatal_error
-from tracing.analysis.measure.waited import Judgement, Verdict
-from tracing.analysis.report.evidence import WHY, time_of_main
-from tracing.analysis.report.verdicts import advice, facts, named
+from tracing.analysis.measure.run_end import died_in_a_step, fatal_error
 from tracing.analysis.task_events import keys_of, position_of
-from tracing.analysis.whatif.promises import changes
-from tracing.trace.intervals import Span, concatenate
-
-CROWD = (
-    "Other programs use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, so no number is "
-    "promised. Record again when they are idle."
-)
-
-
-class Explanation:
-    """Why a verdict is right, and what to do next."""
-
-    def __init__(self, measures: Measures, judgement: Judgement, hang: Hang | None) -> None:
-        verdict = judgement.verdict
-        first, own = time_of_main(measures), WHY[verdict](measures)
-        known = facts(measures, judgement)
-        self.named = named(verdict, known)  # what it is about: "at data.py:17, read"
-        self.why = [first, *own] if measures.batches else own  # numbers, each with the events that show it
-        self.look: Span | None = None  # events that begin and end the part of the trace that shows it best
-        if verdict is not Verdict.TRAINING:
-            # The costliest cause may be too short to see in each single place, beside one long wait.
-            of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
-            shown = [measures.waits, *(number.stretches for number in of_cause)]
-            self.look = next(iter(concatenate(shown).longest(1).spans), None)
-        replayable = not (failed(measures) or known["left"] or verdict is Verdict.TRAINING)
-        options = changes(measures, judgement) if replayable else []
-        crowd = [CROWD.format(**known)] if replayable and known["others"] else []
-        self.next = advice(verdict, known, options) + crowd  # what to do
-        self.promises = [each for each in options if each.saves_ns is not None]  # of `next`, in that order
-        if hang is not None or failed(measures):  # speed comes later
-            self.why, self.promises = self.why[:1], []
-            self.next = [f"Solve that first. {hang.advice}."] if hang is not None else advice_after_error(measures)
-
-
-# ---- after an error
 
 OUT_OF_FILES = re.compile(r"Too many open files|items of ancdata")
 FILES = (

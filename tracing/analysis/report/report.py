@@ -7,7 +7,8 @@ How a report is made, from the trace to text:
     tracing.analysis.whatif     which options to change, and what that saves: promises
     report.verdicts             the table of verdicts, and what else to do
     report.caveats              what to know before you trust the rest
-    report.advice, and here     all of it together: Report, its JSON
+    report.advice               what to do after an error
+    here                        all of it together: Report, its JSON
     report.text                 its text
 """
 
@@ -22,26 +23,32 @@ import numpy as np
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import ended_early, most_important_first
+from tracing.analysis.measure.run_end import ended_early, failed, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
-from tracing.analysis.measure.waited import PLACES_AWAY, Judgement
+from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict
 from tracing.analysis.report import text as report_text
-from tracing.analysis.report.advice import Explanation
+from tracing.analysis.report.advice import advice_after_error
 from tracing.analysis.report.caveats import caveats
-from tracing.analysis.report.evidence import Reason
-from tracing.analysis.whatif.promises import Change
-from tracing.trace.intervals import Span
+from tracing.analysis.report.evidence import WHY, Reason, time_of_main
+from tracing.analysis.report.verdicts import advice, facts, named
+from tracing.analysis.whatif.promises import Change, changes
+from tracing.trace.intervals import Span, concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 from tracing.trace.words import STAGES, duration
 
+CROWD = (
+    "Other programs use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, so no number is "
+    "promised. Record again when they are idle."
+)
 
-class LoaderReport(Explanation):
+
+class LoaderReport:
     """What there is to report on one DataLoader, or on all that were built at one line, all their epochs together."""
 
     def __init__(self, measures: Measures, hang: Hang | None) -> None:
         judgement = Judgement(measures)
-        super().__init__(measures, judgement, hang)
+        self._explain(measures, judgement, hang)
         self.loader = measures.loaders[0]
         self.built = len(measures.loaders)  # how many loaders this is, all alike
         self.config = measures.config
@@ -64,6 +71,28 @@ class LoaderReport(Explanation):
         self.stages_ns = {name: percentiles(lengths) for name, lengths in stages.items() if len(lengths)}
         self.workers = [worker_time(measures, worker) for worker in range(measures.num_workers)]  # one each
         self.slowest = slowest_batches(measures)
+
+    def _explain(self, measures: Measures, judgement: Judgement, hang: Hang | None) -> None:
+        """Why the verdict is right, and what to do next."""
+        verdict = judgement.verdict
+        first, own = time_of_main(measures), WHY[verdict](measures)
+        known = facts(measures, judgement)
+        self.named = named(verdict, known)  # what it is about: "at data.py:17, read"
+        self.why = [first, *own] if measures.batches else own  # numbers, each with the events that show it
+        self.look: Span | None = None  # events that begin and end the part of the trace that shows it best
+        if verdict is not Verdict.TRAINING:
+            # The costliest cause may be too short to see in each single place, beside one long wait.
+            of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
+            shown = [measures.waits, *(number.stretches for number in of_cause)]
+            self.look = next(iter(concatenate(shown).longest(1).spans), None)
+        replayable = not (failed(measures) or known["left"] or verdict is Verdict.TRAINING)
+        options = changes(measures, judgement) if replayable else []
+        crowd = [CROWD.format(**known)] if replayable and known["others"] else []
+        self.next = advice(verdict, known, options) + crowd  # what to do
+        self.promises = [each for each in options if each.saves_ns is not None]  # of `next`, in that order
+        if hang is not None or failed(measures):  # speed comes later
+            self.why, self.promises = self.why[:1], []
+            self.next = [f"Solve that first. {hang.advice}."] if hang is not None else advice_after_error(measures)
 
     @property
     def verdict_line(self) -> str:
