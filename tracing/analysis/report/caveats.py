@@ -44,8 +44,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_repeated_generators(trace), *_one_position(trace), *_changed_in_main(trace), *_same_batches(trace)]
-    found += [*_memory(trace), *_skipped(trace)]
+    found += [*_named(trace), *_same_batches(trace), *_memory(trace), *_skipped(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -88,25 +87,19 @@ def _failed_workers(trace: Trace) -> list[str]:
     return [text.format(worker[each], _place(trace, each), each, _plain(trace, each)) for each in failed]
 
 
-def _repeated_generators(trace: Trace) -> list[str]:
-    names = repeated_generators(trace)
-    text = f"Two workers, or two epochs, draw the same random numbers ({', '.join(names)}): seed each worker in "
-    return [text + "worker_init_fn, from get_worker_info().seed."] if names else []
-
-
-def _one_position(trace: Trace) -> list[str]:
-    names = changed(trace, "read")
-    text = f"Forked workers share the position in an open file of the dataset ({', '.join(names)}): each may read what "
-    return [text + "another has asked for. Open it in each, in worker_init_fn."] if names else []
-
-
-def _changed_in_main(trace: Trace) -> list[str]:
-    """What persistent workers do not see."""
-    positions = np.flatnonzero((trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)).tolist()
-    names = sorted({name for position in positions for name in trace.text(position) or ()})
-    text = f"Main has changed the dataset since its workers started ({', '.join(names)}). Persistent workers keep the "
-    text += "copy that they were given: what they need, put into shared memory (a tensor), or start them in each epoch."
-    return [text] if names else []
+def _named(trace: Trace) -> list[str]:
+    """What is shared or changed, and should not be: generators, files and parts of the dataset, by name."""
+    anew = np.flatnonzero((trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)).tolist()
+    in_main = sorted({name for position in anew for name in trace.text(position) or ()})
+    named = {
+        "Two workers, or two epochs, draw the same random numbers ({}): seed each worker in worker_init_fn, from "
+        "get_worker_info().seed.": repeated_generators(trace),
+        "Forked workers share the position in an open file of the dataset ({}): each may read what another has asked "
+        "for. Open it in each, in worker_init_fn.": changed(trace, "read"),
+        "Main has changed the dataset since its workers started ({}). Persistent workers keep the copy that they were "
+        "given: what they need, put into shared memory (a tensor), or start them in each epoch.": in_main,
+    }
+    return [text.format(", ".join(names)) for text, names in named.items() if names]
 
 
 def _same_batches(trace: Trace) -> list[str]:
