@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.hang.hang import Cause, Hang, Link
+from tracing.analysis.hang.hang import ADVICE, Cause, Hang, Link
 from tracing.analysis.hang.lines import Lines
 from tracing.analysis.hang.patience import patience
 from tracing.analysis.hang.stuck_moments import Ending, Moment, moments
@@ -114,8 +114,9 @@ def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState
 
 
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:
-    advice = cause.advice(blamed.pid, blamed.line)
     stack, line = lines.stack(blamed.pid, blamed.since), blamed.line
+    where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {blamed.pid}"
+    advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
     called = stack.called_by(line) if stack is not None and line is not None else ""
     if called.endswith(("Queue.put", "Queue.get")):

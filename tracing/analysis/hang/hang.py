@@ -39,11 +39,6 @@ class Cause(enum.Enum):
     LOADER = "It is in the loader's own code, or in what that calls."
     CIRCLE = "They wait for each other: nothing will wake any of them."
 
-    def advice(self, pid: int, line: Line | None) -> str:
-        """What to do, given its process and the line that it is in, if that is known."""
-        where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {pid}"
-        return ADVICE.get(self, "{where}").format(where=where, pid=pid)
-
 
 ADVICE = {  # else: look where it is
     Cause.TRAINING: "It is not the loader. {where}",
