@@ -44,13 +44,12 @@ OTHER_HOPS = {
 class Measures:
     """A DataLoader of a trace, or all that were built at one line, all their epochs together. Times are in ns."""
 
-    def __init__(
-        self, trace: Trace, iterators: list[Iterator], tasks: np.ndarray, splits: dict[int, MainSplit]
-    ) -> None:
-        """`iterators`, of which the first announced itself, and `tasks`, rows of `trace.tasks`: all of these loaders.
-        `splits`: of the threads that drive them, by the number of the iterator."""
-        self.trace, self.iterators, self.tasks, self.splits = trace, iterators, tasks, splits
+    def __init__(self, trace: Trace, iterators: list[Iterator], splits: dict[int, MainSplit]) -> None:
+        """`iterators`: all of these loaders, of which the first announced itself. `splits`: of the threads that drive
+        them, by the number of the iterator."""
+        self.trace, self.iterators, self.splits = trace, iterators, splits
         self.loaders = list(dict.fromkeys(each.loader for each in iterators))  # their numbers
+        self.tasks = tasks = trace.tasks[np.isin(trace.tasks["loader"], self.loaders)]
         self.events = trace.events
         self.time, self.kind = self.events["time"], self.events["kind"]
         self.num_workers = max(each.num_workers for each in iterators)
@@ -302,11 +301,9 @@ def measure(trace: Trace) -> list[Measures]:
             alike[each.loader] = (anew, *(str(config.get(name)) for name in ALIKE))
         if each.loader in alike:
             of_rows.setdefault(alike[each.loader], []).append(each)
-    tasks, splits = trace.tasks, main_splits(trace)
+    splits = main_splits(trace)
     rows = [row for of_row in of_rows.values() for row in _built_anew(trace, of_row)]
-    return [
-        Measures(trace, row, tasks[np.isin(tasks["loader"], [each.loader for each in row])], splits) for row in rows
-    ]
+    return [Measures(trace, row, splits) for row in rows]
 
 
 def _built_anew(trace: Trace, iterators: list[Iterator]) -> list[list[Iterator]]:
