@@ -54,6 +54,10 @@ class Setting:
     in_order: bool = True
     persistent_workers: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.num_workers:  # then the others mean nothing
+            vars(self).update(prefetch_factor=2, in_order=True, persistent_workers=False)
+
 
 class Durations:
     """Of one loader, in seconds. Arrays have one element per batch, in the order in which they were yielded."""
@@ -186,10 +190,8 @@ class Durations:
 
 
 def recorded_setting(measures: Measures) -> Setting:
-    """As recorded; without workers the other options mean nothing, and have their defaults."""
+    """As recorded."""
     config, workers = measures.config, measures.num_workers
-    if not workers:
-        return Setting(0)
     prefetch, persistent = config.get("prefetch_factor") or 2, bool(config.get("persistent_workers"))
     return Setting(workers, int(prefetch), bool(config.get("in_order", True)), persistent)
 

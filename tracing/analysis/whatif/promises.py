@@ -97,7 +97,7 @@ class Replays:
         return sum(self.judgement.costs.get(each, 0) for each in CURES[option]) / self.measures.total
 
     def changed(self, setting: Setting) -> str:
-        """The option to change. (Without workers the others mean nothing.)"""
+        """The option to change."""
         return next(name for name, value in vars(setting).items() if value != vars(self.was)[name])
 
     def threads_wait(self, setting: Setting) -> bool:
@@ -117,7 +117,6 @@ class Replays:
         """The recorded setting, with the best value of this option: the cheapest of those that are nearly the fastest.
         Empty if none is worth the change."""
         tried = [replace(self.was, **{name: value}) for value in self._values(name)]
-        tried = [each if each.num_workers else Setting(0) for each in tried]  # without workers the others mean nothing
         enough = min(map(self.taken, tried), default=0.0) * (1 + FEWER)
         cheapest = [each for each in tried if self.taken(each) <= enough][:1]
         return [each for each in cheapest if PART * self.share_saved(each) >= EXACT]

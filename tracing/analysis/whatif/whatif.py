@@ -109,8 +109,7 @@ def whatif(
     workers = likely if num_workers is None else _values("num_workers", num_workers, 0)
     prefetch = [*PREFETCH, was.prefetch_factor]
     prefetch = prefetch if prefetch_factor is None else _values("prefetch_factor", prefetch_factor, 1)
-    grid = [replace(was, num_workers=each, prefetch_factor=ahead) for each in workers if each for ahead in prefetch]
-    grid += [Setting(0)] * (0 in workers)  # without workers the other options mean nothing
+    grid = [replace(was, num_workers=each, prefetch_factor=ahead) for each in workers for ahead in prefetch]
     rows = [prediction(replays, setting) for setting in sorted({was, *grid})]
     found = WhatIf(replays, rows)
     if others:
