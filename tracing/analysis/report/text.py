@@ -37,7 +37,8 @@ def first_lines(report: Report) -> list[str]:
 def _headline(each: LoaderReport) -> list[str]:
     """Which of several loaders, and what it costs the program."""
     of = f"({each.config['dataset']}, num_workers={len(each.workers)})" if "dataset" in each.config else ""
-    of += f", built {each.built} times at {each.config.get('iterated_at')}" * (each.built > 1)
+    of += f", built {each.built} times" * (each.built > 1)
+    of += f", iterated at {each.config['iterated_at']}" if each.config.get("iterated_at") else ""
     cost = f"{each.in_loader_ns / max(1, each.program_ns):.0%} ({duration(each.in_loader_ns)})"
     return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of its process's {duration(each.program_ns)}".strip())
 

@@ -61,7 +61,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
-                            beyond the cores: num_workers={more}, say. Or ask it for a whole batch, by __getitems__.
+                            beyond the cores: num_workers={more}, say. Or ask it once for all of a
+                            batch, in __getitems__ or in collate_fn.
     cores_left & not rows   Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
@@ -126,10 +127,11 @@ STARTUP: the first batch of each epoch is slow, or none came
                             or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
                             "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
+    left
     early
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
                             during the training, not after it, or pass it on with the batch.
-    not unread & not early  Look at what {ends_last} does at exit: threads that it started and that are not daemons,
+    ends_last               Look at what {ends_last} does at exit: threads that it started and that are not daemons,
                             files and connections that it closes, data that it still sends.
     OPTIONS
 """
@@ -287,7 +289,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "slowest_part": "" if refills else part,
         "forks": measures.config.get("start_method") == "fork",
         "unread": culprits.unread(measures),
-        "ends_last": slowest_step(measures),
+        "ends_last": "" if early or culprits.unread(measures) else slowest_step(measures),
     }
 
 
