@@ -24,11 +24,10 @@ import numpy as np
 
 from tracing.analysis.measure.measures import Measures, epoch_ids, measure
 from tracing.analysis.measure.waited import Judgement
-from tracing.analysis.plain_text import wrap
-from tracing.analysis.task_events import keys_of
+from tracing.trace.task_events import keys_of
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
-from tracing.trace.words import STAGES, duration
+from tracing.trace.words import STAGES, duration, wrap
 
 MATTERS = 0.03  # share of the time per batch: a smaller change is not reported
 PLACES = {use: use.name.lower().replace("startup", "start-up") for use in MainTime if use is not MainTime.OUTSIDE}

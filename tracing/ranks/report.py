@@ -9,7 +9,6 @@ import os
 from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.waited import Verdict
-from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.report import Report
 from tracing.analysis.report.report import report as report_of_trace
 from tracing.analysis.report.text import first_lines, table
@@ -18,7 +17,7 @@ from tracing.ranks.hold_up import HoldUp, hold_up
 from tracing.ranks.ranks import Rank, Ranks
 from tracing.ranks.steps import steps_of
 from tracing.trace.trace import Trace
-from tracing.trace.words import command, duration
+from tracing.trace.words import command, duration, wrap
 
 
 @dataclass

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 from minidl.events import Queue
 
 QUEUE_NAMES = {Queue.INDEX: "index_queue", Queue.RESULT: "worker_result_queue", Queue.DATA: "data_queue"}
 REORDER_BUFFER = "reorder buffer"
+WIDTH = 76  # characters of a line of a report: the demo indents it by 4
 
 _STAGES = {  # stage on a batch's way -> the hops, columns of trace.tasks, that begin and end it; its gloss
     "draw keys": ("keys_begin", "keys_drawn", "main asks the sampler"),
@@ -40,6 +42,12 @@ GLOSSES = {  # for the rows of the report's tables
     "elsewhere": "in other loaders; before the first next()",
     **{name: gloss for name, (_, _, gloss) in _STAGES.items()},
 }
+
+
+def wrap(label: str, text: str) -> list[str]:
+    """Lines of text after a label, such as "Note: ", and indented by its width."""
+    blank = " " * len(label)
+    return textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=blank, break_on_hyphens=False)
 
 
 def command() -> str:

@@ -643,7 +643,7 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
     assert len(commands) == len(found.loaders) == 2
     monkeypatch.chdir(tmp_path)
     for words, each in zip(commands, found.loaders, strict=True):
-        assert f"DataLoader {each.loader} (Samples, num_workers=1), iterated at test_verdicts.py:640: " in str(found)
+        assert f"DataLoader {each.loader} (Samples, num_workers=1), iterated at test_verdicts.py:640:" in str(found)
         assert each.look is not None
         epoch = found.trace.events["epoch"][each.look[1]]
         assert words[-4:] == ["--loader", str(each.loader), "--epoch", str(epoch)]

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from minidl.events import RESUME, Kind, Queue
 from tracing.analysis.hang.hang import Cause, Link
-from tracing.analysis.task_events import keys_of, position_of
 from tracing.trace.event_index import Lane
 from tracing.trace.event_words import KINDS
 from tracing.trace.process_liveness import ProcessStatus
 from tracing.trace.state import OUTSIDE, LoaderState, MainStatus, PinStatus, State, WorkerStatus
+from tracing.trace.task_events import keys_of, position_of
 from tracing.trace.trace import Trace
 from tracing.trace.words import QUEUE_NAMES
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.task_events import keys_of
 from tracing.trace.intervals import Intervals
+from tracing.trace.task_events import keys_of
 from tracing.trace.thread_activity import MainTime
 
 SLOWEST = 10  # batches

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import died_in_a_step, fatal_error
-from tracing.analysis.task_events import keys_of, position_of
+from tracing.trace.task_events import keys_of, position_of
 
 OUT_OF_FILES = re.compile(r"Too many open files|items of ancdata")
 FILES = (

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracing.analysis.measure.measures import NO_LOADER
-from tracing.analysis.plain_text import wrap
 from tracing.analysis.report.evidence import Reason
 from tracing.trace.intervals import Span
-from tracing.trace.words import GLOSSES, command, duration, seconds
+from tracing.trace.words import GLOSSES, command, duration, seconds, wrap
 
 if TYPE_CHECKING:
     from tracing.analysis.report.report import LoaderReport, Report

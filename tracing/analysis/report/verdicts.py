@@ -55,6 +55,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             grows{at_line}, or is read again from its beginning.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
+    again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
+                            changes, once is enough: keep them, or what the loop computes from them.
     OPTIONS
     whole_stream            Before you use more workers, let each take its share of the iterable dataset, by
                             get_worker_info(): else each sample comes once from every worker.
@@ -79,11 +81,12 @@ PREFETCH: workers idle while main trains, then main waits for them
 SHARES: each worker reads the whole stream, so that every sample comes several times; or some streams end early
     undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
                             None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
-    not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th sample, or
-                            files of equal length. More workers do not help.
+    not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
+                            sample, if that spares reading it), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
     rows
     slows
+    again
     OPTIONS
     whole_stream
     -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
@@ -104,7 +107,7 @@ SAMPLER: main spends its time in the sampler
                             batches in all: keep one iterator, and take a new one only when it ends.
     not left                Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
                             they follow the training); if it does, compute once what every epoch needs. (More workers
-                            do not help: main draws the keys.)
+                            do not make that quicker: main draws the keys.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left
@@ -274,10 +277,12 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
     first = measures.first_batches
+    others = {each.loader for each in measures.trace.index.iterators} - {*measures.loaders}
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
         "epochs": epochs,
+        "again": others and epochs > 1 and measures.config.get("sampler") == "SequentialSampler",
         "at": measures.config.get("iterated_at") or "a prompt",
         "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,

@@ -18,7 +18,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure import culprits
-from tracing.analysis.measure.cores import ALL_CORES, cores_are_the_limit, crowded, making_waits
+from tracing.analysis.measure.cores import cores_are_the_limit, crowded, making_waits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.waited import MATTERS, Judgement, Verdict
 from tracing.analysis.whatif.durations import SECOND, Durations, Setting
@@ -29,7 +29,7 @@ MOST = 1000  # batches of a longer trace that are replayed
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
 PART = 0.25  # the gain must differ from what is promised by less than this part of it
 EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
-THREADS = 0.1  # on average, that compute beside main: fewer are chance
+HALF, THREADS = 0.5, 0.1  # of the cores; of torch's threads, on average, beside main: fewer are chance
 FACTORS = (2, 4, 8, 16, 32)  # prefetch_factor
 
 CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it is changed
@@ -100,13 +100,6 @@ class Replays:
         """The option to change."""
         return next(name for name, value in vars(setting).items() if value != vars(self.was)[name])
 
-    def threads_wait(self, setting: Setting) -> bool:
-        """Whether workers would take the cores of threads with which main's training step computes: these wait for each
-        other, so one without a core holds up the whole step. (A replay has them all share the cores.)"""
-        busy = self.times.cpu * self.batches / self.taken(setting)
-        new = setting.num_workers > self.was.num_workers == 0
-        return new and self.times.helpers > THREADS and busy > ALL_CORES * self.times.cores
-
     def best_first(self) -> list[Setting]:
         """The best value of each option that helps. Only what saves more than the replay is off by."""
         found = [each for name in CURES if name not in self.kept for each in self._best_value(name)]
@@ -153,7 +146,9 @@ class Replays:
         """Why it cannot be said how much this saves; empty if it can."""
         if self.crowded:
             return "other programs use the cores"
-        if self.threads_wait(setting):
+        # Threads of one step wait for each other: one that gets no core holds up all of it.
+        busy = self.times.cpu * self.batches / self.taken(setting) / self.times.cores
+        if busy > HALF and self.times.helpers > THREADS and not self.was.num_workers:
             return "torch's threads in main would wait for cores that workers have"
         return f"a replay is off by {abs(self.off):.0%}" if abs(self.off) > PART * share else ""
 

@@ -19,10 +19,10 @@ from tracing.analysis.measure.cores import ALL_CORES
 from tracing.analysis.measure.measures import NO_LOADER
 from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.waited import Judgement
-from tracing.analysis.plain_text import wrap
 from tracing.analysis.whatif.durations import Setting
 from tracing.analysis.whatif.promises import FEWER, Replays, number_of_workers
 from tracing.trace.trace import Trace
+from tracing.trace.words import wrap
 
 OFF = 0.1  # a note reports that the prediction for the recorded setting is wrong by more than this
 BELIEVED = 0.25  # ... and if by more than this, nothing is recommended
