@@ -207,12 +207,15 @@ def _waits_for(look: Stack) -> str:
     return "a multiprocessing.Manager" if any(_MANAGER.search(line.file) for line in lines) else ""
 
 
-def unread(measures: Measures) -> bool:
-    """Whether workers that should exit were seen waiting until what they put into a multiprocessing.Queue is read."""
+def exiting(measures: Measures) -> tuple[bool, Seen | None]:
+    """What workers do while main waits for them to exit: whether they wait until what they put into a
+    multiprocessing.Queue is read; and where they are, in any thread, as Python waits for those that are not daemons."""
     pids = {pid for worker in range(measures.num_workers) for pid in worker_pids(measures, worker)}
     found = within(measures.main_in(MainTime.SHUTDOWN), [each for each in measures.trace.stacks if each.pid in pids])
     joins = [look for look in found if any(line.function.endswith("_finalize_join") for line in look.lines())]
-    return len(joins) >= FEWEST
+    own = [[line for name in look.threads for line in look.own_lines(name)] for look in found]
+    alone = [replace(look, threads={MAIN: lines}) for look, lines in zip(found, own, strict=True)]
+    return len(joins) >= FEWEST, seen_at(alone)
 
 
 def workers_differ(measures: Measures) -> bool:

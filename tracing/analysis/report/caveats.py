@@ -137,8 +137,9 @@ def _memory(trace: Trace) -> list[str]:
         if pid != trace.about.get("pid"):
             grown["worker"] = max(grown.get("worker", (0, 0)), (memory.max() - memory[0], memory.max()))
             continue
-        # Before the last sample, which is taken when the program has let go of all that it had.
-        half, *_, end = later = np.interp(np.linspace(time[0], time[-2:].min(), 9), time, memory)[4:]
+        # From the first event on (imports are over), and before the last sample, which is taken when the program has
+        # let go of all that it had.
+        half, *_, end = later = np.interp(np.linspace(trace.start, time[-2:].min(), 9), time, memory)[4:]
         if (16 * np.diff(later) > end - half).all():  # in each eighth
             grown["main"] = end - half, end
     mains = samples["memory"][samples["pid"] == trace.about.get("pid")].max(initial=0)  # a worker copies no more

@@ -85,7 +85,8 @@ class LoaderReport:
             of_cause = [] if verdict is Verdict.WORKERS else own[0].numbers[:1]
             shown = [measures.waits, *(number.stretches for number in of_cause)]
             self.look = next(iter(concatenate(shown).longest(1).spans), None)
-        replayable = not (failed(measures) or known["left"] or verdict is Verdict.TRAINING)
+        # A load that gets slower and slower has no one speed.
+        replayable = not (failed(measures) or known["left"] or known["slows"] or verdict is Verdict.TRAINING)
         options = changes(measures, judgement) if replayable else []
         crowd = [CROWD.format(**known)] if replayable and known["others"] else []
         self.next = advice(verdict, known, options) + crowd  # what to do

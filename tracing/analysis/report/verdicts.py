@@ -45,7 +45,7 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
                             Python, main waits for its lock. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
-    not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
+    keeps_up                The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     grown & restarts
@@ -65,7 +65,7 @@ WORKERS: main waits for batches that they make: they compute, or wait
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
                             beyond the cores: num_workers={more}, say. Or ask it once for all of a
                             batch, in __getitems__ or in collate_fn.
-    cores_left & not rows   Cores are free: more workers can help, until the {cores} cores are busy.
+    cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
@@ -131,11 +131,11 @@ STARTUP: the first batch of each epoch is slow, or none came
                             "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
     left
-    early
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
                             during the training, not after it, or pass it on with the batch.
-    ends_last               Look at what {ends_last} does at exit: threads that it started and that are not daemons,
-                            files and connections that it closes, data that it still sends.
+    ends_last               Look at what {ends_last} does at exit{exits_at}: threads that it started and that are not
+                            daemons, files and connections that it closes, data that it still sends.
+    early
     OPTIONS
 """
 
@@ -215,6 +215,8 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "undivided": bool(culprits.undivided(measures)),
     }
     known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures, judgement.away.seen)
+    known["cores_left"] = not (known["waits"] or known["cores_busy"] or known["rows"] or known["slows"])
+    known["keeps_up"] = not (known["elsewhere"] or (known["cores_busy"] and known["line"]))
     return known | _of_start_and_end(measures, usual)
 
 
@@ -231,7 +233,6 @@ def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
         "cores_busy": busy,
         "others": cores.crowded(measures),
         "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
-        "cores_left": not waits and not busy,
         "waits": waits,
     }
 
@@ -273,10 +274,11 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
 
 def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     workers, epochs = measures.num_workers, measures.epochs
-    part = slowest_part(measures, usual)
+    none_came = not measures.batches and epochs_ended(measures)  # whatever the workers did
+    part = "" if none_came else slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
-    first = measures.first_batches
+    first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
     others = {each.loader for each in measures.trace.index.iterators} - {*measures.loaders}
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
@@ -287,14 +289,15 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
-        "early": early if workers and not left(measures) else 0,
+        "early": early if workers and 4 * early > epochs and not left(measures) else 0,
         "rereads": _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2)),
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
         "forks": measures.config.get("start_method") == "fork",
-        "unread": culprits.unread(measures),
-        "ends_last": "" if early or culprits.unread(measures) else slowest_step(measures),
+        "unread": unread,
+        "ends_last": "" if unread or (early and not exits) else slowest_step(measures),
+        "exits_at": f" (at {exits.place})" if exits else "",
     }
 
 
