@@ -13,6 +13,7 @@ import multiprocessing.util
 import random
 import re
 import shlex
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -465,6 +466,11 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(4, lambda key: UNREAD.put(bytes(1 << 17))), {"num_workers": 1, "collate_fn": len},
         Said(Verdict.SHUTDOWN, "The workers exit only when what they put into a", (), ("at exit",)),
     ),
+    "a thread that goes on when its worker should exit": (
+        Samples(1, lambda key: threading.Thread(target=napping(2.5), args=(key,)).start()),
+        {"num_workers": 1, "collate_fn": len},
+        Said(Verdict.SHUTDOWN, "Look at what worker 0 does at exit (at samples.py:", ("the exiting workers were",)),
+    ),
     "imports at unpickling": (
         UnpicklesSlowly(4), {"multiprocessing_context": "spawn", "num_workers": 1, "epochs": 2},
         Said(Verdict.STARTUP, "", ("persistent_workers=True", "importing and unpickling takes longest")),
@@ -643,7 +649,8 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
     assert len(commands) == len(found.loaders) == 2
     monkeypatch.chdir(tmp_path)
     for words, each in zip(commands, found.loaders, strict=True):
-        assert f"DataLoader {each.loader} (Samples, num_workers=1), iterated at test_verdicts.py:640:" in str(found)
+        at = re.match(r"Each of 2 epochs at (test_verdicts.py:\d+) loads the same samples in the same", each.next[0])
+        assert at and f"DataLoader {each.loader} (Samples, num_workers=1), iterated at {at[1]}:" in str(found)
         assert each.look is not None
         epoch = found.trace.events["epoch"][each.look[1]]
         assert words[-4:] == ["--loader", str(each.loader), "--epoch", str(epoch)]
