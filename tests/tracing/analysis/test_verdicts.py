@@ -814,7 +814,7 @@ def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
     assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1])
     line = found.config["iterated_at"]
     assert line.startswith("test_verdicts.py:")
-    check(found, Said(Verdict.STARTUP, "num_workers=0", (f"The loader that is iterated at {line} was built 12 times",)))
+    check(found, Said(Verdict.STARTUP, "num_workers=0", (f"The loader at {line} was built 12 times",)))
 
 
 # ---- the table, and what is promised

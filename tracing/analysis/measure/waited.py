@@ -16,12 +16,13 @@ import enum
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure import culprits
+from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
+IDLE = 0.1  # of the workers' lives: less is hardly ever
 LITTLE = 0.15  # of the program's time: where all causes together cost less, something else is the limit
 
 
@@ -71,7 +72,8 @@ class Judgement:
             if steady_wait(measures) < MATTERS:
                 count = {cause: cost for cause, cost in count.items() if cause not in WAITING_CAUSES}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
-            if sum(count.values()) < LITTLE * away.program:  # where does most of the program's time go instead?
+            if sum(count.values()) < (MATTERS if strained(measures) else LITTLE) * away.program:
+                # Where does most of the program's time go instead?
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
@@ -89,6 +91,13 @@ def steady_wait(measures: Measures) -> float:
     waited = int((had - asked)[steady].sum())
     trained = int((rows["asked"] - had)[steady & (rows["asked"] >= 0)].sum())
     return waited / max(1, waited + trained)
+
+
+def strained(measures: Measures) -> bool:
+    """Whether workers are hardly ever idle, and use all cores that main leaves them: its step would be quicker if they
+    needed less."""
+    lived = sum(measures.lived(worker).total for worker in range(measures.num_workers))
+    return cores.cores_are_the_limit(measures) and sum(each.total for each in measures.idle) < IDLE * lived
 
 
 def epochs_ended(measures: Measures) -> int:

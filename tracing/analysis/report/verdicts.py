@@ -34,7 +34,7 @@ SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
-TRAINING: the causes in the loader cost less than 15 % of the time of the program
+TRAINING: causes in the loader cost less than 15 % of the program's time (5 % if workers, never idle, use all cores)
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
@@ -45,7 +45,7 @@ TRAINING: the causes in the loader cost less than 15 % of the time of the progra
                             Python, main waits for its lock. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
-    keeps_up                The loader keeps up: make the training step faster. It is all that your loop does between
+    not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     grown & restarts
@@ -63,8 +63,7 @@ WORKERS: main waits for batches that they make: they compute, or wait
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
-                            beyond the cores: num_workers={more}, say. Or ask it once for all of a
-                            batch, in __getitems__ or in collate_fn.
+                            beyond the cores: num_workers={more}, say. Or ask once, in __getitems__ or collate_fn.
     cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
@@ -118,15 +117,13 @@ STARTUP: the first batch of each epoch is slow, or none came
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
-    built                   The loader that is iterated at {at} was built {built} times: build it once, outside of the
-                            loop{persistently}.
+    built                   The loader at {at} was built {built} times: build it once, before the loop{persistently}.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 What the dataset's own __iter__ does first{at_line}, such as filling a shuffle buffer,
                             persistent workers do in each epoch, too: let it give its first samples sooner.
-    slowest_part & forks    In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
+    slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
                             files). Else import late, and keep paths in the dataset, not data.
-    slowest_part & not forks
-                            In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,
+    slowest_part & not fork In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,
                             or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
                             "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
@@ -216,7 +213,6 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     }
     known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures, judgement.away.seen)
     known["cores_left"] = not (known["waits"] or known["cores_busy"] or known["rows"] or known["slows"])
-    known["keeps_up"] = not (known["elsewhere"] or (known["cores_busy"] and known["line"]))
     return known | _of_start_and_end(measures, usual)
 
 
@@ -294,7 +290,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": "" if refills else part,
-        "forks": measures.config.get("start_method") == "fork",
+        "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
         "ends_last": "" if unread or (early and not exits) else slowest_step(measures),
         "exits_at": f" (at {exits.place})" if exits else "",
