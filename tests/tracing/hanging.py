@@ -84,13 +84,6 @@ def timed_out() -> None:
     block(iterator)
 
 
-def locked() -> None:
-    """Sample 9 needs a lock that was held when the workers were forked."""
-    lock = threading.Lock()
-    with lock:
-        run(loader(Samples(40, at={BAD: lock.acquire})))
-
-
 PROGRAMS: dict[str, Callable[[], None]] = {
     "blocks": lambda: run(loader(BLOCKS)),
     "without order": lambda: run(loader(BLOCKS, in_order=False)),
@@ -98,7 +91,6 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "torch": lambda: run(loader(BLOCKS, TORCH)),
     "torch drops": lambda: run(loader([*range(BAD), threading.Lock()], TORCH, collate_fn=list)),
     "serial": lambda: run(loader(BLOCKS, num_workers=0, multiprocessing_context=None)),
-    "locked": locked,
     "sampler": lambda: run(loader(BLOCKS, batch_size=None, sampler=sampler())),
     "init": lambda: run(loader(BLOCKS, worker_init_fn=block)),
     "resume": lambda: run(loader(BlocksAgain(), persistent_workers=True), epochs=2),

@@ -37,7 +37,6 @@ FETCHES = f"is in fetch of {KEYS}"
 # What hangs -> why, and who waits for whom: the thread's name, and what it does.
 HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
     "blocks": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
-    "locked": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
     "torch": (Cause.CODE, [("main", WAITS), ("worker 0", FETCHES)]),
     "without order": (Cause.CODE, [("main", "the first of them batch 4"), ("the worker with batch 4", FETCHES)]),
     "pinned": (
