@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import tracing
+from tests.tracing.forked import run
 from tracing.__main__ import main
 
 
@@ -19,10 +16,7 @@ def test_the_copied_course_grades_an_answer_and_is_not_written_over(
     folder = tmp_path / "course"
     assert main(["course", str(folder)]) == 0
     assert f"cd {folder}" in capsys.readouterr().out
-    command = [sys.executable, "-m", "notebooks.exercises", "check", "01"]
-    installed = {**os.environ, "PYTHONPATH": str(Path(tracing.__file__).parents[1])}
-    graded = subprocess.run(command, cwd=folder, env=installed, capture_output=True, text=True, timeout=60)
-    assert graded.returncode == 1 and "fetch: not attempted" in graded.stdout, graded
+    assert "fetch: not attempted" in run(folder, "-m", "notebooks.exercises", "check", "01", status=1).stdout
     answer = next((folder / "notebooks" / "exercises" / "answers").glob("01_*.py"))
     assert main(["course", str(folder)]) == 2
     assert "choose a new folder" in capsys.readouterr().err and answer.exists()

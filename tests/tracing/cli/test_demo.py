@@ -48,7 +48,6 @@ def test_in_a_pipe_it_prints_plain_lines_and_leaves_everything_behind(tmp_path: 
     assert len({event.pid for event in trace.actors}) == 3  # main and two workers, of the second run only
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX")
 def test_ctrl_c_gives_back_the_terminal_and_reports_what_there_is(tmp_path: Path) -> None:
     """In a terminal the live view is shown. After Ctrl-C timeline and report are still written, and `make` calls it no
     error."""

@@ -20,8 +20,6 @@ from tracing.recording import file_format as fmt
 from tracing.trace.parts import Part, parts
 from tracing.trace.trace import Trace
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it forks")
-
 # What the programs load by. Importing torch takes each process seconds, and so does a report on batches: where it only
 # matters that a process which loads is seen, it emits how an epoch of minidl's loader begins, and imports no torch.
 LOAD = """

@@ -18,6 +18,7 @@ import minidl
 import tracing
 from minidl.events import Kind, emit
 from tests.minidl.dying import wait_until
+from tests.tracing.forked import run
 from tracing.recording import watch
 from tracing.trace.stacks import Line, Stack
 
@@ -86,10 +87,8 @@ assert running == [alone] * 20 and threads() == alone
 
 
 def test_it_is_not_there_while_the_process_forks(tmp_path: Path) -> None:
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # numpy's threads end at a fork, too
-    command = [sys.executable, "-c", FORKS, tmp_path / "run"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run(tmp_path, "-c", FORKS, "run", OPENBLAS_NUM_THREADS="1")  # numpy's threads end at a fork, too
+    assert done.stderr == ""
     trace = tracing.load(tmp_path / "run")
     main = trace.samples[trace.samples["pid"] == trace.about["pid"]]
     assert len(trace) == 21 and main["time"][-1] > trace.events["time"][-1]
