@@ -97,21 +97,19 @@ def is_ordered(config: Config) -> bool:
 # ---- the grid
 
 
-# Each sampling with workers and without, or with one and with several; workers that stay, and that do not, each with
-# epochs that are left; each number of tasks ahead. (The batches of every combination: tests/minidl/test_parity.py.)
+# Batches, single samples and a batch sampler, with workers and without, or with one and with several; workers that
+# stay, and that do not, each with epochs that are left; each number of tasks ahead. (The batches of every combination,
+# and of every sampler: tests/minidl/test_parity.py.)
 STAY = {"persistent_workers": True}
 GRID = [
     Config("noise", "by 4", 0, stop_after=1),
     Config("tensors", "by 4", 2, epochs=3, options={**STAY, "prefetch_factor": 3}),
     Config("whole", "shuffled, drop", 1, stop_after=1, epochs=3, options={**STAY, "in_order": False}),
     Config("noise", "shuffled, drop", 3, options={"prefetch_factor": 1}),
-    Config("tensors", "weighted", 0, epochs=1),
-    Config("whole", "weighted", 2, stop_after=2, options={"prefetch_factor": 1}),
     Config("noise", "unbatched", 1, epochs=3, options=STAY),
     Config("tensors", "unbatched", 3, stop_after=2),
     Config("whole", "batch sampler", 0, stop_after=2),
     Config("noise", "batch sampler", 2, stop_after=1, epochs=3, options=STAY),
-    Config("tensors", "replacement", 1, options={"prefetch_factor": 3}),
     Config("whole", "replacement", 3, epochs=3, options={**STAY, "prefetch_factor": 1}),
     Config("tensors", "by 4", 2, any_order=True, options={"in_order": False}),
     Config("tensors", "by 4", 3, any_order=True, options={"in_order": False, **STAY}),
