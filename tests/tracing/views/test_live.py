@@ -299,34 +299,30 @@ def watched(path: Path) -> Iterator[Watched]:
         yield Watched(process, terminal)
 
 
-@pytest.fixture
-def view(recorded: Recorded) -> Iterator[Watched]:
-    with watched(recorded("pinned").path) as found:
-        yield found
-
-
-def test_keys_work_in_a_real_terminal(view: Watched, recorded: Recorded) -> None:
+def test_keys_work_in_a_real_terminal(recorded: Recorded) -> None:
     last = len(recorded("pinned"))
-    view.wait_for(f"event {last} of {last}")
-    for keys, words in [(b"\x1b[D\x1bOD", f"event {last - 2} of {last}"), (b"h", "It keeps its colour")]:
-        view.send(keys)
-        view.wait_for(words)
-    view.send(b"q")
-    view.wait_for(LEAVE)
-    assert view.end() == 0
-    assert SHOW_CURSOR in view.text and view.echoes()
+    with watched(recorded("pinned").path) as view:
+        view.wait_for(f"event {last} of {last}")
+        for keys, words in [(b"\x1b[D\x1bOD", f"event {last - 2} of {last}"), (b"h", "It keeps its colour")]:
+            view.send(keys)
+            view.wait_for(words)
+        view.send(b"q")
+        view.wait_for(LEAVE)
+        assert view.end() == 0
+        assert SHOW_CURSOR in view.text and view.echoes()
     lines = view.text.partition(SHOW_CURSOR)[2].split("\r\n")  # what remains is broken between words
     assert len(lines) > 1 and max(map(len, lines)) <= 80 and "main's time" in " ".join(lines)
 
 
 @pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM"])
-def test_the_terminal_is_given_back_whatever_ends_it(view: Watched, end: str) -> None:
-    view.wait_for("index_queue")
-    assert not view.echoes()
-    if end == "Ctrl-C":
-        view.send(b"\x03")
-    else:
-        view.process.terminate()
-    view.wait_for(LEAVE)
-    assert view.end() == (128 + signal.SIGTERM if end == "SIGTERM" else 130)
-    assert SHOW_CURSOR in view.text and view.echoes()
+def test_the_terminal_is_given_back_whatever_ends_it(recorded: Recorded, end: str) -> None:
+    with watched(recorded("pinned").path) as view:
+        view.wait_for("index_queue")
+        assert not view.echoes()
+        if end == "Ctrl-C":
+            view.send(b"\x03")
+        else:
+            view.process.terminate()
+        view.wait_for(LEAVE)
+        assert view.end() == (128 + signal.SIGTERM if end == "SIGTERM" else 130)
+        assert SHOW_CURSOR in view.text and view.echoes()
