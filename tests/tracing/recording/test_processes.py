@@ -74,18 +74,14 @@ def yielded(part: Part) -> int:
     return int((trace.events["kind"] == Kind.YIELDED).sum())
 
 
-def size_of(part: Part) -> int:
-    """Of the first dataset that it loaded."""
-    return int(tracing.load(part.path).config(0)["dataset_size"])
-
-
 def test_each_child_that_loads_is_a_part(tmp_path: Path) -> None:
     """The program itself, which leaves all loading to them, is none."""
     begin = "import torch.utils.data, torch.multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
     write(tmp_path, begin + "\n".join(textwrap.dedent(text) for text in PROGRAMS.values()))
     errors = run(tmp_path, *TRACED, "train.py").stderr
     directory = tmp_path / "trace"
-    root, found = fmt.description(directory), {size_of(part): part for part in parts(directory)}
+    root = fmt.description(directory)
+    found = {tracing.load(part.path).config(0)["dataset_size"]: part for part in parts(directory)}
     assert found.keys() == {size for _, size, _ in PROGRAMS} and len(Trace(directory)) == 0
     assert f"{len(PROGRAMS)} processes in trace" in errors and "Verdict" in errors and "no DataLoader" not in errors
     for name, size, batches in PROGRAMS:
@@ -212,24 +208,21 @@ TRAINING = """
 COMMAND = "-m tracing run --live -o trace -m torch.distributed.run --standalone --nproc-per-node 2 train.py"
 
 
-@pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
-    """What the terminal showed, and the trace."""
-    folder = tmp_path_factory.mktemp("launched")
-    (folder / "train.py").write_text(textwrap.dedent(TRAINING))
-    with in_terminal([sys.executable, *COMMAND.split()], folder) as (process, terminal):
+def test_ranks_are_parts_of_one_trace_and_one_is_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rank's child is no rank. The live view shows a rank, and ends with one report."""
+    (tmp_path / "train.py").write_text(textwrap.dedent(TRAINING))
+    with in_terminal([sys.executable, *COMMAND.split()], tmp_path) as (process, terminal):
         try:
             shown = read_until(terminal, lambda shown: b"rank 0 of 2 processes" in shown)
         finally:
-            (folder / "stop").touch()
+            (tmp_path / "stop").touch()
         shown += read_all(terminal)
         assert process.wait(30) == 0
-    return shown, folder / "trace"
-
-
-def test_ranks_are_parts_of_one_trace(launched: tuple[bytes, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """A rank's child is no rank."""
-    directory = launched[1]
+    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1
+    assert shown.count(b"tracing: ") == 1, "one report"
+    ended = shown[shown.rindex(b"tracing: ") :].decode()
+    assert "3 processes in trace: rank 0, rank 1, process " in ended and "Verdict" in ended
+    directory = tmp_path / "trace"
     first, second, child = parts(directory)
     for part, batches in ((first, 10), (second, 10), (child, 3)):
         trace = tracing.load(part.path, strict=True)
@@ -244,11 +237,3 @@ def test_ranks_are_parts_of_one_trace(launched: tuple[bytes, Path], capsys: pyte
     assert said == f"rank 1 of {directory}; there are also rank 0, {child.name} (--rank, --part)\n"
     with pytest.raises(LookupError, match="no part 7: there are rank 0, rank 1, process"):
         tracing.load(directory, part=7)
-
-
-def test_live_shows_a_rank_and_ends_with_one_report(launched: tuple[bytes, Path]) -> None:
-    shown, _ = launched
-    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1
-    assert shown.count(b"tracing: ") == 1, "one report"
-    ended = shown[shown.rindex(b"tracing: ") :].decode()
-    assert "3 processes in trace: rank 0, rank 1, process " in ended and "Verdict" in ended
