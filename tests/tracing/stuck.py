@@ -81,10 +81,8 @@ def main() -> None:
             batches.get()  # stuck: ahead
     for number, _batch in enumerate(loader):
         time.sleep(0.01)
-        if number == 6 and where == "training":
-            never.wait()  # stuck: training
-        if number == 6 and where == "caught":
-            never.wait()  # stuck: caught
+        if number == 6 and where in ("training", "caught"):
+            never.wait()  # stuck: training # stuck: caught
         if number == 6 and where == "break":
             break
     if where == "evaluation":

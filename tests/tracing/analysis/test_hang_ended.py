@@ -6,8 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,12 +118,6 @@ def program(mains: Mains, tmp_path: Path) -> Iterator[Program]:
     program.kill()
 
 
-def wait_for(true: Callable[[], object]) -> None:
-    """Of a trace, which takes a while to read. In vain: the test times out."""
-    while not true():
-        time.sleep(0.05)
-
-
 def seen_at(path: Path, where: str) -> int:
     """When a process was first seen in this line of the program; 0: not yet."""
     try:
@@ -141,7 +134,7 @@ def test_what_it_hung_in_leads_the_report(
         request.getfixturevalue("shortly")
     program.run(loader, where)
     path, pid, line = program.path, program.pid, line_of(where)
-    wait_for(lambda: seen_at(path, where))
+    wait_until(lambda: seen_at(path, where), 60)
     much_later = seen_at(path, where) + 3600 * 10**9
 
     def is_known() -> bool:
@@ -152,7 +145,7 @@ def test_what_it_hung_in_leads_the_report(
             return False  # another worker was looked at first
         return bool(lived >= found.links[0].since + max(patience.FLOOR_ENDED, patience.TIMES * found.usual))
 
-    wait_for(is_known)
+    wait_until(is_known, 60)
     program.end(how)
     trace = tracing.load(path)
     hang = explain(trace)
@@ -181,7 +174,7 @@ def line_of(where: str) -> int:
 @pytest.mark.parametrize("how", ["Ctrl-C", "kill -9 of main", "kill -9 of all"])
 def test_what_was_ended_while_it_got_on_did_not_hang(how: str, program: Program) -> None:
     program.run("torch", "nowhere")
-    wait_for(lambda: batches_in(program.path) >= 30)
+    wait_until(lambda: batches_in(program.path) >= 30, 60)
     assert program.end(how) == (130 if how == "Ctrl-C" else -signal.SIGKILL)
     assert_no_hang(program.path)
 
