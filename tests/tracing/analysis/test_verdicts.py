@@ -36,9 +36,9 @@ from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tests.tracing.report_loads import Makes, Opens, SlowToPin
 from tracing.__main__ import main
-from tracing.analysis.measure import culprits
+from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import measure
-from tracing.analysis.measure.waited import Judgement, Verdict
+from tracing.analysis.measure.waited import Judgement, Verdict, costs
 from tracing.analysis.report.evidence import Number, Reason
 from tracing.analysis.report.report import LoaderReport
 from tracing.analysis.report.verdicts import VERDICTS, advice, facts, slowest_part
@@ -332,6 +332,20 @@ def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, nu
     (loader,) = tracing.report(trace).loaders
     crowded = loader.next[-1].startswith("Other programs use 1.9 of the 2 cores")
     assert crowded == (idle < 0.5) and bool(loader.promises) == (idle > 0.5)
+
+
+def test_workers_that_are_never_idle_share_the_cores_with_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Main waits little: its step is slow, as it must share them."""
+
+    def program() -> None:
+        for _ in minidl.DataLoader(Makes(60, lambda index: compute(0.027)), num_workers=2):
+            compute(0.011)
+
+    (measures,) = measure(tracing.load(simulate(program, cpus=2, draws=False)))
+    assert 0.05 < sum(costs(measures).values()) / measures.total < 0.15
+    assert Judgement(measures).verdict is Verdict.TRAINING  # no samples: what main leaves is not known
+    monkeypatch.setattr(cores, "cores_of_main", lambda _: 0.6)
+    assert Judgement(measures).verdict is Verdict.WORKERS
 
 
 def test_a_first_batch_like_any_other_is_no_part_of_a_slow_start() -> None:
