@@ -63,7 +63,7 @@ WORKERS: main waits for batches that they make: they compute, or wait
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
-                            beyond the cores: num_workers={more}, say. Or ask once, in __getitems__ or collate_fn.
+                            beyond the cores: num_workers={more}. Or ask once per batch, in __getitems__ or collate_fn.
     cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
                             Or make {slow} cheaper, or prepare and store the result once.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
