@@ -8,7 +8,7 @@ from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
 from fastai.learner import Learner
 
-FRAMEWORK, VERDICTS, ADVICE = "fastai", {"startup"}, "Do it in main"
+FRAMEWORK, VERDICTS, ADVICE = "fastai", {"startup"}, "Do in main"
 
 
 class Opened(Samples):

@@ -78,7 +78,7 @@ class EventWriter:
     def forget_process(self) -> None:
         """Let go of everything that belongs to one process, in a forked child to its parent, which goes on writing: the
         next event opens files."""
-        self._events: Any = None  # a _Mapped: nothing is written until it is there
+        self._events: _Mapped | None = None  # nothing is written until it is there
         self._lock = threading.RLock()  # for opening and growing, never for recording
         self._stop_watching: Callable[[], object] | None = None
         self._threads = threading.local()  # its `actor`: the number of the calling thread
@@ -89,8 +89,9 @@ class EventWriter:
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         """Write one event. The hot path: every step of the loader pays for each line of it (some 400 ns in all)."""
-        offset = next(self._offsets)  # ours alone, whichever threads record at this moment
-        if (self._events is None or offset >= self._events.limit) and not self._extend_to(offset):
+        # An offset of our own, whichever threads record at this moment; a handler that interrupts us may fork.
+        offset, events = next(self._offsets), self._events
+        if (events is None or offset >= events.limit) and (events := self._extend_to(offset)) is None:
             return  # dropped, and counted
         try:
             actor = self._threads.actor
@@ -99,21 +100,23 @@ class EventWriter:
         text_id = 0 if text is None else self._write_text(configuration(text) if kind == LOADER else text)
         if kind < CLOCKED:
             value = _cpu_clock()
-        _pack_into(self._events.memory, offset, _clock(), epoch_id, value, text_id, task, actor, worker, queue, kind)
+        _pack_into(events.memory, offset, _clock(), epoch_id, value, text_id, task, actor, worker, queue, kind)
 
-    def _extend_to(self, offset: int) -> bool:
-        """Make `offset`, at or beyond the limit, one that can be written to; the first one opens the files. False: the
+    def _extend_to(self, offset: int) -> _Mapped | None:
+        """The file, made long enough for `offset`, which is at or beyond its limit; the first one opens it. None: the
         event is dropped."""
         if self._events is None:
             # Other threads wait here until the files are open, but a signal handler that interrupts its own thread
             # while that opens them drops its event.
             self.open()
-        if self._closed:
-            return False
-        if offset < self._events.end and self._grow(self._events, offset + fmt.RECORD.size):
-            return True
-        fmt.COUNT.pack_into(self._events.memory, fmt.DROPPED_AT, (offset - self._events.end) // fmt.RECORD.size + 1)
-        return False
+        events = self._events
+        if events is None or self._closed:
+            return None
+        if offset < events.end and self._grow(events, offset + fmt.RECORD.size):
+            return events
+        # (Not beyond the end, but closed meanwhile: none.)
+        fmt.COUNT.pack_into(events.memory, fmt.DROPPED_AT, max(0, (offset - events.end) // fmt.RECORD.size + 1))
+        return None
 
     def _grow(self, file: _Mapped, needed: int) -> bool:
         """Whether a file can be written to up to `needed` now."""

@@ -130,7 +130,7 @@ class Child:
         try:
             with trace_directory.locked(self.directory):
                 if fmt.description(self.directory).get("run") != self.run:
-                    raise FileNotFoundError(f"{self.directory} is no longer the trace of the run that it belongs to")
+                    raise FileNotFoundError(f"{self.directory} holds the trace of another run now")
                 rank = trace_directory.rank_of_this_process()["rank"]
                 ranked = "" if rank is None else f"rank{rank}-"
                 recording = record(self.directory / fmt.PARTS / f"{ranked}{os.getpid()}")

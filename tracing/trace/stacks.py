@@ -56,6 +56,11 @@ class Stack:
         first = {name: lines for name, lines in self.threads.items() if name in names}
         return replace(self, threads=first | self.threads)
 
+    def together(self) -> Stack:
+        """The program's own lines of all threads, as if they were of one."""
+        lines = [line for name in self.threads for line in self.own_lines(name)]
+        return replace(self, threads={MAIN: lines})
+
     def line(self, thread: str | None = None) -> Line | None:
         """The same; if it is in none, the innermost line of all."""
         return self.own_line(thread) or next(iter(self.lines(thread)), None)

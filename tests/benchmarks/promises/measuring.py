@@ -5,7 +5,7 @@
 Each load is a script, NN_name.py, that takes `--options JSON`: options of its DataLoader. It is recorded once with its
 own options. Then it runs without the tracer, with its own options and with those that the report of that recording
 promises a gain for, in turn, until the middle half of the same runs differ by at most a quarter of the gain: three
-times at least, nine at most. What then is not so, as on a machine that is busy with other work, is marked as unsteady.
+times at least, nine at most. If they never do, as on a busy machine, the result is marked as unsteady.
 Nothing here knows what is in a script.
 
 Legend

@@ -548,7 +548,7 @@ def test_a_stream_that_every_worker_reads(tmp_path: Path, share: Any) -> None:
     check_numbers(trace, loader)
     found = tracing.whatif(trace)
     assert {row.setting.num_workers for row in found.rows} == {3}
-    assert any("no replay knows what more workers would do" in note for note in found.notes)
+    assert any("no replay knows what more workers do" in note for note in found.notes)
 
 
 def in_each(worker_id: int) -> None:

@@ -35,7 +35,7 @@ from tracing.analysis.measure.measures import Measures, measure
 from tracing.analysis.measure.waited import Judgement, Verdict
 from tracing.analysis.whatif import promises
 from tracing.analysis.whatif.durations import UNPICKLED, Durations, Setting
-from tracing.analysis.whatif.promises import MOST, Change, Replays
+from tracing.analysis.whatif.promises import MOST, Change, Replays, number_of_workers
 from tracing.analysis.whatif.replay import Machine, Replay, Thread, fitted
 from tracing.analysis.whatif.whatif import Prediction, best, prediction
 
@@ -348,10 +348,17 @@ def test_a_value_that_no_loader_accepts_is_refused() -> None:
             tracing.whatif(simulated("sleeps"), workers, prefetch)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("seconds", [0.001, 0.3])
+def test_no_workers_are_tried_unless_worker_init_fn_takes_long(seconds: float) -> None:
+    load = Load(Makes(60, sleeps), options={"worker_init_fn": lambda worker: sleep(seconds)})
+    (measures,) = measure(load.trace())
+    assert (0 in number_of_workers(measures, Durations(measures))) is (seconds < 0.1)
+
+
 def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
     """Even more than eight workers, if it takes those to keep up with the training."""
     (loader,) = tracing.report(waiting).loaders
-    (wanted,) = (int(number) for number in re.findall(r"num_workers=(\d+), say", loader.next[0]))
+    (wanted,) = (int(number) for number in re.findall(r"num_workers=(\d+)\. Or ask", loader.next[0]))
     tried = {row.setting.num_workers for row in tracing.whatif(waiting, prefetch_factor=2).rows}
     assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
 
@@ -436,7 +443,7 @@ def test_threads_of_the_step_wait_for_each_other_where_workers_have_the_cores(
     replays = Replays(measures, Judgement(measures))
     replays.times = replays.times.but(helpers=threads, cores=cores)
     assert (replays.advice(Setting(2)).saves_ns is not None) is told
-    assert replays.advice(Setting(2)).text.endswith("workers have).") is not told
+    assert replays.advice(Setting(2)).text.endswith("with the workers).") is not told
 
 
 def test_what_cannot_be_replayed_promises_nothing(recorded: Recorded) -> None:

@@ -33,8 +33,8 @@ COPIED = (
     "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
 )
 QUEUE_IS_EMPTY = (
-    ": the queue is empty until something is put into it. The loop over the loader cannot do that: it waits for this "
-    "batch; nor can another process, into a queue.Queue; and each reader needs an end mark of its own"
+    ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits for this batch, "
+    "nor can another process if it is a queue.Queue; and each reader needs an end mark of its own"
 )
 OTHERS = (
     ": it waits for others (for an event, or until all have come to a barrier): see which of them has ended, or is not "

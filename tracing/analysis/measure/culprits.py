@@ -32,6 +32,7 @@ MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
 RARE = 5  # times as long as the median training step: main does something else there, too, ...
 SELDOM = 0.2  # ... if it is no larger part of the steps
+LOOPS = ("_worker_loop", "Worker.loop")  # torch's, and minidl's: in it a worker still makes batches
 BESIDE = 0.2  # of a core: what a thread uses that is worth a word
 
 # Where a thread waits for a lock that processes share: multiprocessing's, or a file's. (A threading lock keeps no
@@ -208,14 +209,14 @@ def _waits_for(look: Stack) -> str:
 
 
 def exiting(measures: Measures) -> tuple[bool, Seen | None]:
-    """What workers do while main waits for them to exit: whether they wait until what they put into a
-    multiprocessing.Queue is read; and where they are, in any thread, as Python waits for those that are not daemons."""
+    """What workers do once they have left their loop, while main waits for them: whether they wait until a
+    multiprocessing.Queue is read; and the line they are in, in any thread, since Python joins those that are not
+    daemons. (Which are, is not known.)"""
     pids = {pid for worker in range(measures.num_workers) for pid in worker_pids(measures, worker)}
     found = within(measures.main_in(MainTime.SHUTDOWN), [each for each in measures.trace.stacks if each.pid in pids])
+    found = [look for look in found if not any(line.function in LOOPS for line in look.lines())]
     joins = [look for look in found if any(line.function.endswith("_finalize_join") for line in look.lines())]
-    own = [[line for name in look.threads for line in look.own_lines(name)] for look in found]
-    alone = [replace(look, threads={MAIN: lines}) for look, lines in zip(found, own, strict=True)]
-    return len(joins) >= FEWEST, seen_at(alone)
+    return len(joins) >= FEWEST, seen_at([look.together() for look in found])
 
 
 def workers_differ(measures: Measures) -> bool:

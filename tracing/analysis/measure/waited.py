@@ -72,8 +72,8 @@ class Judgement:
             if steady_wait(measures) < MATTERS:
                 count = {cause: cost for cause, cost in count.items() if cause not in WAITING_CAUSES}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
-            if sum(count.values()) < (MATTERS if strained(measures) else LITTLE) * away.program:
-                # Where does most of the program's time go instead?
+            little = MATTERS if self.verdict is Verdict.WORKERS and strained(measures) else LITTLE
+            if sum(count.values()) < little * away.program:  # where does most of the program's time go instead?
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])

@@ -139,9 +139,9 @@ def _memory(trace: Trace) -> list[str]:
             continue
         # From the first event on (imports are over), and before the last sample, which is taken when the program has
         # let go of all that it had.
-        half, *_, end = later = np.interp(np.linspace(trace.start, time[-2:].min(), 9), time, memory)[4:]
-        if (16 * np.diff(later) > end - half).all():  # in each eighth
-            grown["main"] = end - half, end
+        later = np.interp(np.linspace(trace.start, max(trace.start, time[-2:].min()), 9), time, memory)[4:]
+        if (16 * np.diff(later) > later[-1] - later[0]).all():  # in each eighth
+            grown["main"] = later[-1] - later[0], later[-1]
     mains = samples["memory"][samples["pid"] == trace.about.get("pid")].max(initial=0)  # a worker copies no more
     return [
         MEMORY[name].format(*map(size, each), COPIED if each[0] < mains else "")

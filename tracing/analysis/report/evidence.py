@@ -201,8 +201,7 @@ def shutting_down(measures: Measures) -> list[Reason]:
     longest = Number("this step", measures.main_in(MainTime.SHUTDOWN).longest(1))
     text = f"shutting down took {shutdown} ({shutdown.share_of(whole)}), of which {longest} was waiting for "
     text += f"{slowest_step(measures)} to exit"
-    exiting = _seen("the exiting workers were", culprits.exiting(measures)[1])
-    return [Reason(text, [longest, shutdown, whole]), *exiting]
+    return [Reason(text, [longest, shutdown, whole]), *_seen("the exiting workers were", culprits.exiting(measures)[1])]
 
 
 def slowest_step(measures: Measures) -> str:

@@ -34,7 +34,7 @@ SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
-TRAINING: causes in the loader cost less than 15 % of the program's time (5 % if workers, never idle, use all cores)
+TRAINING: causes in the loader cost less than 15 % of the program's time (5 % if the workers keep all cores busy)
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
@@ -81,7 +81,7 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
                             None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
-                            sample, if that spares reading it), or files of equal length. More workers do not help.
+                            sample, if the others need not be read), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
     rows
     slows
@@ -119,7 +119,7 @@ STARTUP: the first batch of each epoch is slow, or none came
     OPTIONS
     built                   The loader at {at} was built {built} times: build it once, before the loop{persistently}.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
-    refills                 What the dataset's own __iter__ does first{at_line}, such as filling a shuffle buffer,
+    refills                 What the dataset's own __iter__ does first{at_line}, if it fills a shuffle buffer, say,
                             persistent workers do in each epoch, too: let it give its first samples sooner.
     slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
                             files). Else import late, and keep paths in the dataset, not data.
@@ -127,7 +127,6 @@ STARTUP: the first batch of each epoch is slow, or none came
                             or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
                             "__main__"`: move work there, and import late.
 SHUTDOWN: a worker does not exit, or is still busy
-    left
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
                             during the training, not after it, or pass it on with the batch.
     ends_last               Look at what {ends_last} does at exit{exits_at}: threads that it started and that are not
@@ -212,7 +211,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "undivided": bool(culprits.undivided(measures)),
     }
     known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures, judgement.away.seen)
-    known["cores_left"] = not (known["waits"] or known["cores_busy"] or known["rows"] or known["slows"])
+    known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows"))
     return known | _of_start_and_end(measures, usual)
 
 
@@ -274,25 +273,26 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = "" if none_came else slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
+    often = early if workers and 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
-    others = {each.loader for each in measures.trace.index.iterators} - {*measures.loaders}
+    ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
     streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
     refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
     return {
         "epochs": epochs,
-        "again": others and epochs > 1 and measures.config.get("sampler") == "SequentialSampler",
+        "again": ordered and not built and len({each.loader for each in measures.trace.index.iterators}) > 1 < epochs,
         "at": measures.config.get("iterated_at") or "a prompt",
         "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
-        "early": early if workers and 4 * early > epochs and not left(measures) else 0,
+        "early": often,
         "rereads": _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2)),
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
-        "slowest_part": "" if refills else part,
+        "slowest_part": part,
         "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
-        "ends_last": "" if unread or (early and not exits) else slowest_step(measures),
+        "ends_last": "" if unread or (often and not exits) else slowest_step(measures),
         "exits_at": f" (at {exits.place})" if exits else "",
     }
 

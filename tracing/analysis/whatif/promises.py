@@ -4,8 +4,9 @@ option at a time.
 A number is promised only where the replay of the recorded setting itself is off by less than a part of what the change
 should save; otherwise the advice says in which direction to go. Where that part is less than any replay can be off by,
 nothing is advised. And nothing is promised that the trace contradicts: an option saves no more than the cost of the
-causes that it can cure, the recorded number of workers does not make batches in less time than it took, and where
-workers wait for each other, no more are advised; nor where other programs have the cores, and then without a number.
+causes that it can cure (`num_workers=0` may: the steps are quicker, too), the recorded number of workers does not make
+batches in less time than it took, and where workers wait for each other, no more are advised; nor where other programs
+have the cores. There is no number then, nor where workers would take cores from the step's threads.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST = 1000  # batches of a longer trace that are replayed
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
 PART = 0.25  # the gain must differ from what is promised by less than this part of it
 EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
-HALF, THREADS = 0.5, 0.1  # of the cores; of torch's threads, on average, beside main: fewer are chance
+BUSY, THREADS = 0.5, 0.1  # of the cores; torch's threads in main beside its own, on average: fewer are chance
 FACTORS = (2, 4, 8, 16, 32)  # prefetch_factor
 
 CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it is changed
@@ -89,7 +90,7 @@ class Replays:
     def share_saved(self, setting: Setting) -> float:
         """Of the time, compared with the recorded setting: below 1, and below 0 for a loss."""
         saved = 1 - self.taken(setting) / self.taken(self.was)
-        # Steps are quicker without workers, too: no loader's time.
+        # Without workers the steps are quicker, too, which is no cost of the loader.
         return min(saved, self.curable(self.changed(setting))) if setting.num_workers else saved
 
     def curable(self, option: str) -> float:
@@ -148,8 +149,8 @@ class Replays:
             return "other programs use the cores"
         # Threads of one step wait for each other: one that gets no core holds up all of it.
         busy = self.times.cpu * self.batches / self.taken(setting) / self.times.cores
-        if busy > HALF and self.times.helpers > THREADS and not self.was.num_workers:
-            return "torch's threads in main would wait for cores that workers have"
+        if busy > BUSY and self.times.helpers > THREADS and not self.was.num_workers:
+            return "torch's threads in main would share the cores with the workers"
         return f"a replay is off by {abs(self.off):.0%}" if abs(self.off) > PART * share else ""
 
     def _why(self, setting: Setting) -> str:
@@ -164,7 +165,8 @@ class Replays:
         if not self.was.num_workers:
             return ": batches are then made while main trains, which"
         if not setting.num_workers:
-            return ": main makes the batches in less time than workers take to start and to move them, which"
+            too = " (and does what worker_init_fn did)" * bool((self.measures.kind == Kind.INIT_FN_BEGIN).any())
+            return f": main makes the batches{too} in less time than workers take to start and to move them, which"
         return ", which"
 
 
@@ -174,9 +176,9 @@ FEWEST_TRIED = 4  # workers, whatever the training needs: the average hides burs
 
 
 def number_of_workers(measures: Measures, times: Durations) -> list[int]:
-    """0 (unless worker_init_fn makes what the samples need), the recorded number, and others: as many as could keep
-    up with the training, but no more than there are cores for what they compute, nor than were recorded if they wait
-    for each other or use all cores already."""
+    """0 (unless worker_init_fn takes long: main would have to do that), the recorded number, and others: as many as
+    could keep up with the training, but no more than there are cores for what they compute, nor than were recorded if
+    they wait for each other or use all cores already."""
     was, computing = times.setting.num_workers, times.making_cpu.mean()
     making = computing + times.making_wait.mean()
     room = max(1, int(min(WORKERS[-1], times.cores * making / max(computing, 1e-9))))
@@ -186,5 +188,5 @@ def number_of_workers(measures: Measures, times: Durations) -> list[int]:
         most = 1
     if culprits.turns(measures) is not None or (was and cores_are_the_limit(measures)):
         most = was
-    least = int((measures.kind == Kind.INIT_FN_BEGIN).any())
+    least = int(measures.of_starts(Kind.INIT_FN_BEGIN, Kind.INIT_FN_END).total > MATTERS * measures.total)
     return sorted({each for each in (*WORKERS, most) if least <= each <= most} | {was})

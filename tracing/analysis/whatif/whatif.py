@@ -150,9 +150,8 @@ def best(rows: list[Prediction], cores: float) -> Prediction:
 
 def _notes(found: WhatIf, replays: Replays) -> list[str]:
     """What to know before you trust the table."""
-    verdict = replays.judgement.verdict.value
     fixed = "num_workers" in replays.kept
-    unknown = f"The report's verdict is that {verdict}: no replay knows what more workers would do."
+    unknown = f"The report's verdict is that {replays.judgement.verdict.value}: no replay knows what more workers do."
     early = "The run ended early: in a longer one the start-up has less weight than in these predictions."
     inexact = f"The recorded setting itself comes out {_off(found)}: the other numbers are no more exact than that."
     notes = {unknown: fixed, early: ended_early(replays.measures), inexact: abs(found.off) > OFF}

@@ -58,5 +58,5 @@ if __name__ == "sitecustomize":  # imported by Python as it starts, not by one o
         sys.path.remove(HERE)
     sys.meta_path.insert(0, AfterImport(HOMES, record))
     del sys.modules[__name__]
-    # The one that this one hides. If there is none, the error ends this one, and Python takes it for there being none.
+    # The one that this one hides. If there is none, its ImportError ends this one, and Python goes on as without any.
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401

@@ -34,7 +34,7 @@ from tracing.recording.torch_loader.queues import DataQueue, content
 
 @functools.cache
 def emitting(cls: type, has_workers: bool) -> type | None:
-    """The class `cls` of iterators, which emits. None if it does not work as torch's do."""
+    """A subclass of `cls`, a class of iterators, that emits. None if `cls` does not work as torch's do."""
     known: type[Serial | Parallel] = Parallel if has_workers else Serial
     methods = [each for base in cls.__mro__ for each in vars(base).values() if isinstance(each, FunctionType)]
     used = {name for method in methods for name in method.__code__.co_names}  # the attributes' among them
@@ -161,7 +161,7 @@ class Parallel(Emitting):
         # Of attributes that are numbers or text it can be seen whether the program changes them. (NaN only by its text:
         # it differs from itself.)
         values = getattr(self._dataset, "__dict__", {}).items()
-        now = {name: repr(value) for name, value in values if isinstance(value, int | float | str)}
+        now = {name: hash(repr(value)) for name, value in values if isinstance(value, int | float | str)}
         if first_iter:
             self._sent = now  # what the workers got
         else:
