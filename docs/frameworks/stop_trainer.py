@@ -12,7 +12,12 @@ import minidl
 FRAMEWORK = "transformers"
 CASES = (
     ("torch, same seeds", 15, "the Trainer's own loader, the same seeds", "the same samples, different random numbers"),
-    ("minidl", 15, "minidl's; the callback below, `ignore_data_skip`", "the same run"),
+    (
+        "minidl",
+        15,
+        "minidl's; the callback below, `ignore_data_skip`",
+        ("the same run", "the same samples, different random numbers"),
+    ),
     ("minidl", 10, "the same, after the last batch of an epoch", "the same run"),
 )
 

@@ -42,7 +42,7 @@ numbers and loss of each batch are compared with a run that was not stopped.
 
 Made by `make wild` on {{facts}}.
 """
-SAME = "the same run"
+SAME, SAMPLES = "the same run", "the same samples, different random numbers"
 BELOW = ("Loader", "Place", "OfMinidl")
 
 
@@ -55,7 +55,7 @@ class Case:
     name: str
     stop: int  # batches before the checkpoint
     what: str
-    expected: str  # how `compared` must begin
+    expected: str | tuple[str, str]  # how `compared` must begin; or that without workers, and with two
 
     @property
     def id(self) -> str:
@@ -100,7 +100,7 @@ def compared(wanted: list[Any], came: list[Any], stop: int) -> str:
     if [batch[:2] for batch in came] == [batch[:2] for batch in wanted]:
         return "the same batches, a different dropout"
     if [batch[0] for batch in came] == [batch[0] for batch in wanted]:
-        return "the same samples, different random numbers"
+        return SAMPLES
     if missing := len(wanted) - len(came):
         return f"{missing} {'batch is' if missing == 1 else 'batches are'} missing"
     begin = (stop - 1) // BATCHES * BATCHES  # of the epoch in which it was stopped
@@ -115,7 +115,8 @@ def compared(wanted: list[Any], came: list[Any], stop: int) -> str:
 def cell(case: Case, workers: int) -> str:
     words = tried(case, workers)
     print(f"{case.id}, {workers} workers: {words}", file=sys.stderr, flush=True)
-    return words if words.startswith(case.expected) else f"**unexpected**: {words}"
+    expected = case.expected if isinstance(case.expected, str) else case.expected[workers > 0]
+    return words if words.startswith(expected) else f"**unexpected**: {words}"
 
 
 def shown(path: Path) -> str:
