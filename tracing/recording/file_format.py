@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-VERSION = 7
+VERSION = 8
 MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
 PARTS = "parts"  # where a run of several processes keeps the traces of the others: see tracing.trace.parts
@@ -64,6 +64,7 @@ _OF_SAMPLE = (
     "children",  # ns that its own children have used, of those that it has waited for
     # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
     "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
+    "read",  # bytes that it has read so far, from files and pipes; 0: unknown
     "memory",  # bytes, as of a second ago or more; shared ones are shared out, but in main; 0: unknown
 )  # fmt: skip
 SAMPLE_DTYPE = np.dtype([(name, "<i8") for name in _OF_SAMPLE])

@@ -130,7 +130,9 @@ class Watch:
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
         used = (time.process_time_ns(), main, children)
-        self._samples.append(fmt.SAMPLE.pack(time.monotonic_ns(), os.getpid(), *used, *machine, self._memory))
+        self._samples.append(
+            fmt.SAMPLE.pack(time.monotonic_ns(), os.getpid(), *used, *machine, linux.read(), self._memory)
+        )
 
     def _note_stacks(self, now: int, found: list[Thread]) -> None:
         threads = [{"name": name, "cpu": cpu, "frames": _with_source(lines)} for name, cpu, lines in found]

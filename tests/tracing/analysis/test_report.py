@@ -187,7 +187,7 @@ ALIKE = dict.fromkeys(range(12), np.frombuffer(bytes(80)))  # one array, to whic
         (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),
         (cycled, "An itertools.cycle repeats the first pass over a loader"),
         (passes_over, "With the first 20 batches of an epoch nothing was done."),
-        (lambda: list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())}))), "StopIteration was raised"),
+        (lambda: list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())}))), "StopIteration at "),
         (lambda: list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12)), "The 12 samples of a batch lay in one"),
         (lambda: list(TORCH.DataLoader(Samples(12, ALIKE.get), 12, collate_fn=len)), "The 12 samples of a batch lay"),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),

@@ -426,6 +426,12 @@ class ByLength(minidl.Sampler[int]):
         return iter(range(8))
 
 
+def looks_up(key: int) -> torch.Tensor:
+    """One number, for which it reads a whole file."""
+    time.sleep(0.01)
+    return torch.tensor(Path(np.random.mtrand.__file__).read_bytes()[key])
+
+
 UNREAD = multiprocessing.get_context("fork").Queue()
 
 
@@ -449,6 +455,10 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "threads of a library": (
         Samples(120, hashes), {"num_workers": 2, "batch_size": 2},
         Said(Verdict.WORKERS, "Limit a library's threads in them", (), (r"num_workers=[3-9]",)),
+    ),
+    "far more is read than a sample needs": (
+        Samples(120, looks_up), {"num_workers": 1, "batch_size": 4},
+        Said(Verdict.WORKERS, "MB were read for 960 B of batches. Read no more than a sample needs (at test_verdicts.py:"),
     ),
     "rows of a table": (
         TORCH.TensorDataset(torch.zeros(500_000, 20)), {"num_workers": 2, "batch_size": 4096},

@@ -90,6 +90,14 @@ def threads_of_workers(measures: Measures) -> float:
     return _of_workers(measures, "cpu", "main_cpu")
 
 
+def read(measures: Measures) -> float:
+    """Bytes that were read, from files and pipes, while batches were made, but the first of each worker."""
+    of = {worker: worker_pids(measures, worker) for worker in range(measures.num_workers)} or {-1: [measures.main_pid]}
+    rows = measures.tasks[~np.isin(measures.tasks["fetch_begin"], measures.first_batches["fetch_begin"])]
+    made = {each: measures.between(rows[rows["worker"] == each], "fetch_begin", measures.made_at) for each in of}
+    return sum(used(measures, pids, "read", within=made[worker]) for worker, pids in of.items())
+
+
 def _of_workers(measures: Measures, *names: str) -> float:
     pids = ((worker_pids(measures, worker), made) for worker, made in enumerate(measures.made))
     return sum(used(measures, its, *names, within=made) for its, made in pids)

@@ -109,9 +109,12 @@ def _same_batches(trace: Trace) -> list[str]:
         text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
         found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
     for position in np.flatnonzero(events["kind"] == Kind.FETCH_FAILED)[:1].tolist():
-        if str(trace.text(position)).startswith("StopIteration"):
-            text = f"StopIteration was raised in the dataset [event {position}]. A loop over the loader takes that for "
-            found.append(text + "the end of the epoch: the rest is not loaded. Catch it where it is raised.")
+        if (error := str(trace.text(position))).startswith("StopIteration"):
+            text = f"{error.removesuffix(': ')} was raised in the dataset [event {position}]. A loop over the loader takes "
+            found.append(
+                text
+                + "that for the end of the epoch: the rest is not loaded. Catch it there (next() raises it if it finds nothing)."
+            )
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
         drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
         keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]

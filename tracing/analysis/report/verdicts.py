@@ -30,6 +30,8 @@ from tracing.trace.words import size
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
+READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
+ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -53,6 +55,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again from its beginning.
+    reads                   {read} were read for {made} of batches. Read no more than a sample needs{at_line}: open a
+                            file once, keep what is used again, take its samples together, give a search an index.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
@@ -85,6 +89,7 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
 NO_WORKERS: num_workers=0: main makes every batch between two steps
     rows
     slows
+    reads
     again
     OPTIONS
     whole_stream
@@ -257,7 +262,11 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
 def _of_batches(measures: Measures) -> dict[str, Any]:
     """What they are made of, and whether it is pinning them that takes long."""
     made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
+    read, made = cores.read(measures), measures.batches * (made_of["bytes"] + OBJECT * made_of["objects"])
     return {
+        "reads": made and read > max(ENOUGH, READS * made),
+        "read": size(read),
+        "made": size(made),
         "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         **made_of,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,

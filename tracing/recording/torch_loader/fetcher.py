@@ -21,6 +21,7 @@ import torch.utils.data
 
 from minidl import events
 from minidl.events import NO_WORKER, describe, emit
+from tracing.recording.record import where_raised
 from tracing.recording.torch_loader.common import Behind, Progress
 
 Kinds: Any = torch.utils.data._DatasetKind
@@ -62,7 +63,9 @@ class TracedFetcher(Behind):
             batch = super().fetch(keys)
         except BaseException as error:  # KeyboardInterrupt too: a step that has begun must end
             if not (self.iterable and isinstance(error, StopIteration)):
-                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=describe(error, as_repr=False))
+                # A StopIteration ends the epoch, and its place is told nowhere else.
+                text = where_raised(error) if isinstance(error, StopIteration) else describe(error, as_repr=False)
+                emit(events.FETCH_FAILED, progress.epoch_id, progress.task, worker, text=text)
             elif worker != NO_WORKER:
                 emit(events.STREAM_END, progress.epoch_id, progress.task, worker)
             raise
