@@ -458,7 +458,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "far more is read than a sample needs": (
         Samples(120, looks_up), {"num_workers": 1, "batch_size": 4},
-        Said(Verdict.WORKERS, "MB were read for 960 B of batches. Read no more than a sample needs (at test_verdicts.py:"),
+        Said(Verdict.WORKERS, " were read for 960 B of batches. Read no more than a sample needs (at test_v"),
     ),
     "rows of a table": (
         TORCH.TensorDataset(torch.zeros(500_000, 20)), {"num_workers": 2, "batch_size": 4096},

@@ -110,11 +110,8 @@ def _same_batches(trace: Trace) -> list[str]:
         found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
     for position in np.flatnonzero(events["kind"] == Kind.FETCH_FAILED)[:1].tolist():
         if (error := str(trace.text(position))).startswith("StopIteration"):
-            text = f"{error.removesuffix(': ')} was raised in the dataset [event {position}]. A loop over the loader takes "
-            found.append(
-                text
-                + "that for the end of the epoch: the rest is not loaded. Catch it there (next() raises it if it finds nothing)."
-            )
+            text = f"{error.removesuffix(': ')} was raised in the dataset [event {position}]: next() does, if it finds "
+            found.append(text + "nothing. A loop over the loader takes that for the end of the epoch: catch it there.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
         drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
         keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
