@@ -171,7 +171,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a stream that may not be divided": (
         Stream(Makes(80, computes_and_waits)), {"num_workers": 1, "cpus": 8},
-        Said(Verdict.WORKERS, "Before you use more workers, let each take its share", (), (MORE_WORKERS,)),
+        Said(Verdict.WORKERS, "Let each worker read only its share of the iter", (), (MORE_WORKERS,)),
     ),
     "a last batch, for which the other worker has no company": (  # no finished one waits for it
         Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, ""),

@@ -37,8 +37,8 @@ QUEUE_IS_EMPTY = (
     "nor can another process if it is a queue.Queue; and each reader needs an end mark of its own"
 )
 OTHERS = (
-    ": it waits for others (for an event, or until all have come to a barrier): see which of them has ended, or is not "
-    "there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
+    ": it waits for others (for an event, a pool's result, or until all have come to a barrier): see which of them has "
+    "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
 )
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 IN_MAIN = "; build what all workers need in main, before they start"
@@ -124,7 +124,7 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format(IN_MAIN if forked else "")
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
-        advice += OTHERS if called.endswith("wait") else _what_it_lacks(stack, line)
+        advice += OTHERS if called.endswith(("wait", "result")) else _what_it_lacks(stack, line)
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice

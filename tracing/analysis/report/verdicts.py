@@ -25,6 +25,7 @@ from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict, epochs_ended, left
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change
+from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
@@ -32,6 +33,7 @@ MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
 READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
+MOST = 0.8  # of the time for drawing keys: then the first draw of each epoch takes it
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -62,8 +64,9 @@ WORKERS: main waits for batches that they make: they compute, or wait
     again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
                             changes, once is enough: keep them, or what the loop computes from them.
     OPTIONS
-    whole_stream            Before you use more workers, let each take its share of the iterable dataset, by
-                            get_worker_info(): else each sample comes once from every worker.
+    stream                  Let each worker read only its share of the iterable dataset, by get_worker_info(): every
+                            num_workers-th file, say. If it yields all, each sample comes once from every worker; if it
+                            reads all, and passes over what is not its own, more workers do not help.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
@@ -92,7 +95,7 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
     reads
     again
     OPTIONS
-    whole_stream
+    stream
     -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
                             worker cannot have children, and must open itself what the dataset has open (files).
     not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
@@ -109,9 +112,10 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
                             batches in all: keep one iterator, and take a new one only when it ends.
-    not left                Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
-                            they follow the training); if it does, compute once what every epoch needs. (More workers
-                            do not make that quicker: main draws the keys.)
+    not left & one_draw     Nearly all of that is the first draw of an epoch: compute what every epoch needs once, when
+                            the sampler is made. (More workers do not help: main draws the keys.)
+    not left & not one_draw Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
+                            they follow the training). (More workers do not help: main draws the keys.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left
@@ -201,10 +205,12 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     usual = float(np.median(making)) if len(making) else 0.0
     rare = judgement.away.rare.length
     rows = measures.config.get("batch_size") or 0
+    drawn = measures.main_in(MainTime.DRAWING)
+    one_each = drawn.longest(measures.epochs).total
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
-        "whole_stream": measures.config.get("iterable") and workers < 2,
+        "stream": measures.config.get("iterable"),
         "rows": rows if rows >= BATCH and usual < QUICK * rows else 0,
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
@@ -212,6 +218,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "workers": workers,
         "more": max(4, 2 * workers),
         "sampler": measures.config.get("sampler", ""),
+        "one_draw": len(drawn.length) > 2 * measures.epochs and one_each > MOST * drawn.total,
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }

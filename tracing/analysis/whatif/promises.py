@@ -184,8 +184,8 @@ def number_of_workers(measures: Measures, times: Durations) -> list[int]:
     room = max(1, int(min(WORKERS[-1], times.cores * making / max(computing, 1e-9))))
     keep_up = HEADROOM * making / max(times.training.mean(), making / WORKERS[-1], 1e-9)
     most = min(max(FEWEST_TRIED, int(np.ceil(keep_up))), room)
-    if measures.config.get("iterable") and was < 2:  # whether each takes its share is not known
-        most = 1
+    if measures.config.get("iterable"):  # whether each reads only its share is not known
+        most = max(1, was)
     if culprits.turns(measures) is not None or (was and cores_are_the_limit(measures)):
         most = was
     least = int(measures.of_starts(Kind.INIT_FN_BEGIN, Kind.INIT_FN_END).total > MATTERS * measures.total)
