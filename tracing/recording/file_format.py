@@ -64,8 +64,8 @@ _OF_SAMPLE = (
     "children",  # ns that its own children have used, of those that it has waited for
     # All cores of the machine together, ns since it started; -1: unknown, and for all but the main process
     "busy", "idle",  # the first: by programs on this machine, or taken by other machines on the same host
-    "read",  # bytes that it has read so far, from files and pipes; 0: unknown
-    "memory",  # bytes, as of a second ago or more; shared ones are shared out, but in main; 0: unknown
+    "read",  # bytes that it had read a second ago or more, from files and pipes; 0: unknown
+    "memory",  # bytes, as of then; shared ones are shared out, but in main; 0: unknown
 )  # fmt: skip
 SAMPLE_DTYPE = np.dtype([(name, "<i8") for name in _OF_SAMPLE])
 SAMPLE = struct.Struct(f"<{len(_OF_SAMPLE)}q")

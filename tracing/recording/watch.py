@@ -59,7 +59,8 @@ class Watch:
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
-        self._memory = self._weigh = 0  # bytes, and when to look at that again (ns)
+        self._memory = self._weigh = 0  # bytes, and when to look at that, and at what was read, again (ns)
+        self._read = linux.read()
         self.go_on()
         _watches.add(self)
 
@@ -120,6 +121,7 @@ class Watch:
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if now >= self._weigh:
                 self._memory = linux.memory(os.getpid(), "Rss" if self._is_main else "Pss")
+                self._read = linux.read()
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._weigh = now + max(WEIGH, WEIGHING_COST * took)
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))
@@ -129,10 +131,8 @@ class Watch:
         main = _cpu(threading.main_thread().ident or 0)
         children = int(sum(os.times()[2:4]) * SECOND)
         machine = linux.cores() if self._is_main else (-1, -1)
-        used = (time.process_time_ns(), main, children)
-        self._samples.append(
-            fmt.SAMPLE.pack(time.monotonic_ns(), os.getpid(), *used, *machine, linux.read(), self._memory)
-        )
+        used = (time.process_time_ns(), main, children, *machine)
+        self._samples.append(fmt.SAMPLE.pack(time.monotonic_ns(), os.getpid(), *used, self._read, self._memory))
 
     def _note_stacks(self, now: int, found: list[Thread]) -> None:
         threads = [{"name": name, "cpu": cpu, "frames": _with_source(lines)} for name, cpu, lines in found]

@@ -52,7 +52,8 @@ from tracing.views.timeline import followed_batch, window
 @pytest.fixture(autouse=True)
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as its age asks for: on a busy machine a look costs more, and then there are too few to show a line."""
-    monkeypatch.setattr("tracing.recording.watch.LOOK_COST", 0)
+    for name in ("LOOK_COST", "WEIGH", "WEIGHING_COST"):
+        monkeypatch.setattr(f"tracing.recording.watch.{name}", 0)
 
 
 @dataclass
@@ -94,6 +95,14 @@ class Keys(minidl.Sampler[int]):
 
     def __len__(self) -> int:
         return self.n
+
+
+class Sorted(Keys):
+    """All the time goes before the first key."""
+
+    def __iter__(self) -> Iterator[int]:
+        sleep(0.6)
+        yield from range(self.n)
 
 
 def waits_longer_in_worker_1(index: int) -> None:
@@ -233,6 +242,10 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "a slow sampler": (
         Makes(60, is_quick), {"sampler": Keys(60)},
         Said(Verdict.SAMPLER, "the whole epoch at once", ("drawing keys took",), ("prefetch_factor=",), "Keys"),
+    ),
+    "a sampler that sorts all keys first": (
+        Makes(60, is_quick), {"sampler": Sorted(60), "epochs": 2},
+        Said(Verdict.SAMPLER, "Nearly all of that is the first draw of an epoch", (), ("whole epoch at once",)),
     ),
     "keys drawn anew for each batch": (
         Makes(40, is_quick), {"num_workers": 0, "sampler": Keys(40), "batch_size": 4, "epochs": 6, "leave": 1},
@@ -481,6 +494,11 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(800, lambda index: [{"x": key, "y": index} for key in range(2000)]),
         {"num_workers": 2, "batch_size": 4, "collate_fn": list},
         Said(Verdict.MOVING, "A batch has 0 tensors and 16,000 other Python objects"),
+    ),
+    "padding": (
+        Samples(64, lambda key: torch.arange(100) * (torch.arange(100) < 20 + key % 9)),
+        {"num_workers": 1, "batch_size": 8, "step": 0.01},
+        Said(Verdict.TRAINING, "The last 72% of the columns of a batch's largest tensor are the same in all rows"),
     ),
     "a sampler that begins slowly": (
         Samples(8), {"num_workers": 1, "epochs": 2, "batch_size": None, "sampler": ByLength()},

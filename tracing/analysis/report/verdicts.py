@@ -34,6 +34,7 @@ LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
 READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
 MOST = 0.8  # of the time for drawing keys: then the first draw of each epoch takes it
+HALF = 0.5  # of the columns: then padding is worth a word
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -42,6 +43,8 @@ TRAINING: causes in the loader cost less than 15 % of the program's time (5 % if
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
+    padding & not elsewhere The last {padding} of the columns of a batch's largest tensor are the same in all rows. If
+                            that is padding, pad to the longest sample of each batch, in collate_fn.
     slowing & not elsewhere Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
@@ -280,6 +283,7 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
         "views": made_of["storage"] > LARGE + made_of["bytes"],
         "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE_BATCH else "",
         "storage": size(made_of["storage"]),
+        "padding": f"{padding:.0%}" if HALF < (padding := made_of.get("padding", 0)) < 1 else "",
     }
 
 

@@ -50,6 +50,7 @@ def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int =
     return fetcher
 
 
+MANY_COLUMNS, LARGE = 16, 1 << 24  # of a tensor in which padding is looked for; bytes of one in which it is not
 FIRST, NUMBERS = 32, 1024  # of how many samples there is a digest, and at most of how many numbers of each tensor
 
 
@@ -103,6 +104,8 @@ class TracedCollate:
         noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
+        with contextlib.suppress(Exception):  # without tensors there is no padding
+            noted["padding"] = padding_of(batch)
         with contextlib.suppress(Exception):  # without arrays there is no memory
             noted["memories"] = [len(samples), len(set(map(memory_of, samples)))]
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
@@ -175,6 +178,16 @@ def memory_of(sample: Any) -> int:
     found = [each for each in leaves(sample) if isinstance(each, (torch.Tensor, numpy.ndarray)) and each.nbytes]
     largest = max(found, key=lambda each: int(each.nbytes))
     return int(largest.data_ptr() if isinstance(largest, torch.Tensor) else largest.ctypes.data)
+
+
+def padding_of(batch: Any) -> float:
+    """Of a batch's largest tensor, shape (rows, columns, ...): the share of its last columns that are the same
+    throughout, in all rows. 0 if it is too large to look at."""
+    largest = max((each for each in leaves(batch) if isinstance(each, torch.Tensor)), key=lambda each: int(each.nbytes))
+    if largest.ndim < 2 or not MANY_COLUMNS <= largest.shape[1] < largest.nbytes < LARGE:
+        return 0.0
+    same = (largest == largest[:1, -1:]).transpose(0, 1).flatten(1).all(1)
+    return float(same.flip(0).cumprod(0).float().mean())
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
