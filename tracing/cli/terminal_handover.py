@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tracing.recording.own_files import above_others
+from tracing.recording.system_calls import above_others
 
 OUTPUT = "output.txt"  # in the trace's directory
 RESTORE = b"\x1b[?1049l\x1b[?25h"  # the screen back, the cursor shown

@@ -40,7 +40,7 @@ def state_of(pid: int) -> str:
 def memory(pid: int, counted: str = "Pss") -> int:
     """Bytes of it. What several processes have mapped is shared out, or with "Rss" counted in each. Elsewhere 0:
     `run --try` shows none, and no report says that memory grows."""
-    with contextlib.suppress(OSError), open(open_above(f"/proc/{pid}/smaps_rollup")) as file:
+    with contextlib.suppress(OSError, ValueError), open(open_above(f"/proc/{pid}/smaps_rollup")) as file:
         return 1024 * int(file.read().partition(f"\n{counted}:")[2].split()[0])
     return 0
 

@@ -11,13 +11,12 @@ What it guarantees:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sys
 from io import FileIO
 from pathlib import Path
 
-from tracing.recording.system_calls import LEAST, file_of
+from tracing.recording.system_calls import above_others, file_of
 
 FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
@@ -54,16 +53,6 @@ class OwnFile:
             return descriptor
         os.close(descriptor)
         raise FileNotFoundError(f"{self.path} is another file now")
-
-
-def above_others(descriptor: int) -> int:
-    """The same file under a number that the program does not use."""
-    try:
-        above = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)
-    except OSError:  # no more are allowed, or none that high (`ulimit -n`)
-        return descriptor
-    os.close(descriptor)
-    return above
 
 
 def say(text: str, stderr: bytes | None = None) -> None:

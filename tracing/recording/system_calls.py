@@ -37,14 +37,18 @@ def file_of(descriptor: int) -> bytes:
 LEAST = 100  # of our descriptors: see tracing.recording.own_files
 
 
-def open_above(path: str) -> int:
-    """A descriptor of a file, to read it: LEAST or above. Raises OSError."""
-    descriptor = _libc.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC)
+def above_others(descriptor: int) -> int:
+    """The same file under a number that the program does not use: LEAST or above."""
     above = int(_libc.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST))
+    if above < 0:  # no more are allowed, or none that high (`ulimit -n`)
+        return descriptor
     _libc.close(descriptor)
-    if above < 0:
-        raise OSError(f"cannot be read: {path}")
     return above
+
+
+def open_above(path: str) -> int:
+    """A descriptor of a file, to read it: above the program's. -1: it cannot be opened."""
+    return above_others(_libc.open(path.encode(), os.O_RDONLY | os.O_CLOEXEC))
 
 
 _libc.mmap.restype = ctypes.c_void_p
