@@ -33,8 +33,9 @@ import tracing
 from tracing.cli.terminal_handover import TerminalHandover, flush
 from tracing.ranks.ranks import Ranks
 from tracing.recording.file_format import CTRL_C
+from tracing.recording.loader_text import where_raised
 from tracing.recording.own_files import say
-from tracing.recording.record import record_children, where_raised
+from tracing.recording.record import record_children
 from tracing.recording.system_calls import file_of
 from tracing.recording.trace_directory import rank_of_this_process
 from tracing.trace.words import command

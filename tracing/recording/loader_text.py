@@ -1,4 +1,5 @@
-"""A loader in words: what a trace keeps of its options, and of where its keys come from."""
+"""A loader in words: what a trace keeps of its options, and of where its keys come from. And at which line of the
+program it is iterated, or an error was raised."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import contextlib
 import multiprocessing
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
+
+from minidl.events import describe
 
 PRODUCT = Path(__file__).parents[2]
 # Places without a line of the program: libraries, and files that do not exist. The recorder also of another copy, whose
@@ -62,6 +66,18 @@ def line_of_program() -> str:
     while frame is not None and LIBRARY.search(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
     return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+DIED = "DataLoader worker "  # how torch begins
+
+
+def where_raised(error: BaseException) -> str:
+    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main". If it is
+    a worker's death, also what torch says of it."""
+    own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
+    places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
+    said = describe(error, as_repr=False).partition(": ")[2].partition(".")[0]
+    return " at ".join([type(error).__name__, *places]) + f": {said}" * said.startswith(DIED)
 
 
 def name_of(function: object) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import traceback
 import warnings
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -33,7 +32,7 @@ from minidl import events
 from tracing.recording import file_format as fmt
 from tracing.recording import trace_directory
 from tracing.recording.event_writer import EventWriter
-from tracing.recording.loader_text import LIBRARY
+from tracing.recording.loader_text import where_raised
 from tracing.recording.own_files import say
 from tracing.recording.torch_loader.attach import attach
 
@@ -93,18 +92,6 @@ class record:  # in lower case because it reads as a function: `with record(path
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         self.ended_by = where_raised(error) if error is not None else ""
         self.stop()
-
-
-DIED = "DataLoader worker "  # how torch begins
-
-
-def where_raised(error: BaseException) -> str:
-    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main". If it is
-    a worker's death, also what torch says of it."""
-    own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
-    places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
-    said = events.describe(error, as_repr=False).partition(": ")[2].partition(".")[0]
-    return " at ".join([type(error).__name__, *places]) + f": {said}" * said.startswith(DIED)
 
 
 # ---- other processes

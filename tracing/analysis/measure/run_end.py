@@ -7,7 +7,7 @@ import re
 from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_pids
 from tracing.analysis.measure.measures import Measures, measure
-from tracing.recording.record import DIED
+from tracing.recording.loader_text import DIED
 from tracing.trace.event_index import NEVER, Iterator
 from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace

@@ -21,7 +21,7 @@ import torch.utils.data
 
 from minidl import events
 from minidl.events import NO_WORKER, describe, emit
-from tracing.recording.record import where_raised
+from tracing.recording.loader_text import where_raised
 from tracing.recording.torch_loader.common import Behind, Progress
 
 Kinds: Any = torch.utils.data._DatasetKind
