@@ -27,7 +27,6 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class EventWriter:
         next event opens files."""
         self._events: _Mapped | None = None  # nothing is written until it is there
         self._lock = threading.RLock()  # for opening and growing, never for recording
-        self._stop_watching: Callable[[], object] | None = None
+        self._stop_watching: weakref.finalize | None = None
         self._threads = threading.local()  # its `actor`: the number of the calling thread
         self._texts, self._actors = itertools.count(), itertools.count()
         self._places = itertools.count(0, STEP)  # in the text file

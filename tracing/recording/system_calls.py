@@ -11,7 +11,6 @@ import os
 import select
 import struct
 import weakref
-from typing import Any
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 
@@ -56,7 +55,7 @@ _libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
 _libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 
 
-def mapped(descriptor: int, size: int) -> Any:
+def mapped(descriptor: int, size: int) -> ctypes.Array[ctypes.c_char]:
     """A file as memory, shared; until it is let go of. Raises OSError. (Python's own mmap keeps a descriptor.)"""
     address = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
     if address == ctypes.c_void_p(-1).value:

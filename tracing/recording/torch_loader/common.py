@@ -6,8 +6,7 @@ import os
 import weakref
 from typing import Any
 
-from minidl import events
-from minidl.events import NO_TASK, NO_WORKER
+from minidl.events import NO_TASK, NO_WORKER, new_loader
 
 # What stands behind a class that is put in front of torch's; Any, as torch's types leave out what is private.
 Behind: Any = object
@@ -45,6 +44,6 @@ def next_epoch_of(loader: Any) -> int:
     """The epoch_id of the next pass over it. A loader that a worker inherited inside its dataset gets a new number."""
     key, pid = id(loader), os.getpid()
     _, owner, last = _known.get(key, (None, 0, 0))
-    epoch_id = last + 1 if owner == pid else events.new_loader()
+    epoch_id = last + 1 if owner == pid else new_loader()
     _known[key] = weakref.ref(loader, lambda _: _known.pop(key, None)), pid, epoch_id
     return epoch_id

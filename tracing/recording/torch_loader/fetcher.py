@@ -12,7 +12,6 @@ import io
 import itertools
 import pickle
 import random
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,7 +154,7 @@ def marks(thing: Any, of_stream: bool) -> list[tuple[str, Any]]:
 def parts(thing: Any, name: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
     """What an object consists of, by name: ("transform.rng", Generator(PCG64)). Not what is in modules that it has."""
     yield name, thing
-    if depth and not (name and isinstance(thing, types.ModuleType)):
+    if depth and not (name and inspect.ismodule(thing)):
         inner = enumerate(thing) if isinstance(thing, (list, tuple)) else getattr(thing, "__dict__", {}).items()
         for key, part in list(itertools.islice(inner, WIDTH if name or depth == DEPTH else None)):
             if not str(key).startswith("__"):

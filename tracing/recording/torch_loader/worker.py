@@ -7,7 +7,6 @@ import os
 import re
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch.utils.data
@@ -73,7 +72,7 @@ class WorkersResultQueue(ResultQueue):
         super().put(message, block, timeout)
 
 
-OURS = re.compile(rf'  File "{re.escape(str(Path(__file__).parent))}[^"]*", line \d+, in .*\n(?:    .*\n)*')
+OURS = re.compile(rf'  File "{re.escape(os.path.dirname(__file__))}[^"]*", line \d+, in .*\n(?:    .*\n)*')
 
 
 def emitting_init_fn(function: Callable[[int], None] | None, epoch_id: int) -> Callable[[int], None]:
