@@ -22,14 +22,13 @@ from typing import Any
 
 import torch.multiprocessing
 from torch.utils.data import _utils, dataloader
-from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 
 from minidl import events
 from minidl.events import NO_TASK, emit
 from tracing.recording.torch_loader.common import Behind, Progress, next_epoch_of
 from tracing.recording.torch_loader.fetcher import INHERITED, emit_fetches, parts
 from tracing.recording.torch_loader.multiprocessing_context import TracedContext, in_context
-from tracing.recording.torch_loader.queues import DataQueue, content
+from tracing.recording.torch_loader.queues import DataQueue, content, has_ended
 
 
 @functools.cache
@@ -229,11 +228,6 @@ class Parallel(Emitting):
             super()._shutdown_workers()
         finally:
             emit(events.SHUTDOWN_END, self._progress.epoch_id)
-
-
-def has_ended(data: Any) -> bool:
-    """Whether a worker says that its stream has ended."""
-    return isinstance(content(data), _IterableDatasetStopIteration)
 
 
 class TaskInfo(dict[int, Any]):

@@ -46,6 +46,11 @@ def content(data: Any) -> Any:
     return data[0] if type(data) is tuple and data and isinstance(data[0], IN_PLACE) else data
 
 
+def has_ended(data: Any) -> bool:
+    """Whether a worker says that its stream has ended."""
+    return isinstance(content(data), _IterableDatasetStopIteration)
+
+
 class PipeTap:
     """Between a queue and its pipe: emits when a reader begins to wait, and when a whole message has been read, before
     it is unpickled. It refers to the pipe and not to the queue, which refers to it: no cycle delays the end of either.
