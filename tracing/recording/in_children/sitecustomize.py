@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # the folder that `tracing` is in
-HOMES = ("torch.utils.data.dataloader", "minidl.events")
+HOME = "torch.utils.data.dataloader"  # the module that torch's DataLoader is defined in
 
 
 class AfterImport:
@@ -56,7 +56,7 @@ def record() -> None:
 if __name__ == "sitecustomize":  # imported by Python as it starts, not by one of us
     if HERE in sys.path:
         sys.path.remove(HERE)
-    sys.meta_path.insert(0, AfterImport(HOMES, record))
+    sys.meta_path.insert(0, AfterImport((HOME, "minidl.events"), record))
     del sys.modules[__name__]
     # The one that this one hides. If there is none, its ImportError ends this one, and Python goes on as without any.
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401

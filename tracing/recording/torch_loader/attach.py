@@ -17,10 +17,8 @@ import sys
 from typing import Any
 
 from minidl import events
-from tracing.recording.in_children.sitecustomize import AfterImport
+from tracing.recording.in_children.sitecustomize import HOME, AfterImport
 from tracing.recording.own_files import say
-
-HOME = "torch.utils.data.dataloader"  # the module that DataLoader is defined in
 
 
 def attach() -> None:
