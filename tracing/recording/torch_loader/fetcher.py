@@ -35,14 +35,15 @@ def emitting_kinds(progress: Progress, worker: int) -> Any:
         except Exception as error:  # an iterable dataset could not be iterated
             emit(events.FETCH_FAILED, progress.epoch_id, worker=worker, text=describe(error, as_repr=False))
             raise
-        return emit_fetches(fetcher, kind == Kinds.Iterable, progress, worker)
+        return emit_fetches(fetcher, kind, progress, worker)
 
     return type(Kinds.__name__, (Kinds,), {"create_fetcher": staticmethod(create_fetcher)})
 
 
-def emit_fetches(fetcher: Any, iterable: bool, progress: Progress, worker: int = NO_WORKER, pins: bool = False) -> Any:
+def emit_fetches(fetcher: Any, kind: int, progress: Progress, worker: int = NO_WORKER, pins: bool = False) -> Any:
     """Make a fetcher emit. It stays the same object: a loader may read and set its attributes, as torchdata's does."""
     cls = type(fetcher)
+    iterable = kind == Kinds.Iterable
     fetcher.__class__ = type(cls.__name__, (TracedFetcher, cls), {})
     fetcher.iterable, fetcher.progress, fetcher.worker, fetcher.pins = iterable, progress, worker, pins
     fetcher.collate_fn = TracedCollate(fetcher.collate_fn, progress, worker, iterable, fetcher.dataset)

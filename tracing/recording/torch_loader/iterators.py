@@ -21,7 +21,7 @@ from types import FunctionType
 from typing import Any
 
 import torch.multiprocessing
-from torch.utils.data import _utils, dataloader
+from torch.utils.data import _utils
 
 from minidl import events
 from minidl.events import NO_TASK, emit
@@ -102,7 +102,7 @@ class Emitting(Behind):
         emit(events.YIELDED, progress.epoch_id, progress.task, value=self._num_yielded + 1)
         return batch
 
-    def _notice_deaths(self, text: str) -> None:
+    def _notice_deaths(self, text: str | None) -> None:
         """Without workers there are none."""
 
 
@@ -114,8 +114,7 @@ class Serial(Emitting):
     @assigned
     def _dataset_fetcher(self, fetcher: Any) -> Any:
         """The last thing that torch makes before the first step."""
-        iterable = self._dataset_kind == dataloader._DatasetKind.Iterable
-        emitting_fetcher = emit_fetches(fetcher, iterable, self._progress, pins=self._pin_memory)
+        emitting_fetcher = emit_fetches(fetcher, self._dataset_kind, self._progress, pins=self._pin_memory)
         emit(events.EPOCH_BEGIN, self._progress.epoch_id, value=-1)
         return emitting_fetcher
 
@@ -194,24 +193,20 @@ class Parallel(Emitting):
     # ---- deaths
 
     def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:
-        if not shutdown and not self._workers[worker_id].is_alive():
-            self._emit_death(worker_id, None)
+        if not shutdown:
+            self._notice_deaths(None)  # it may be dead: then torch raises next
         super()._mark_worker_as_unavailable(worker_id, shutdown)
 
-    def _notice_deaths(self, text: str) -> None:
-        """An error was raised, perhaps by the handler of SIGCHLD, whose message is that a worker is dead."""
-        for worker_id, available in enumerate(self._workers_status):
-            if available and not self._workers[worker_id].is_alive():
-                self._emit_death(worker_id, text)
-
-    def _emit_death(self, worker_id: int, text: str | None) -> None:
-        if worker_id not in self._died:
-            self._died.add(worker_id)
-            code = self._workers[worker_id].exitcode or 0
-            emit(events.WORKER_DIED, self._progress.epoch_id, worker=worker_id, value=code, text=text)
-            for task, info in self._task_info.items():
-                if info == (worker_id,):
-                    emit(events.TASK_LOST, self._progress.epoch_id, task, worker_id)
+    def _notice_deaths(self, text: str | None) -> None:
+        """`text`: of an error, perhaps raised by the handler of SIGCHLD, whose message is that a worker is dead."""
+        for worker_id, process in enumerate(self._workers):
+            if self._workers_status[worker_id] and worker_id not in self._died and not process.is_alive():
+                self._died.add(worker_id)
+                code = process.exitcode or 0
+                emit(events.WORKER_DIED, self._progress.epoch_id, worker=worker_id, value=code, text=text)
+                for task, info in self._task_info.items():
+                    if info == (worker_id,):
+                        emit(events.TASK_LOST, self._progress.epoch_id, task, worker_id)
 
     # ---- the end
 
