@@ -27,11 +27,11 @@ DECIDES = {
 }
 
 
-def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any]:
+def configuration(loader: Any) -> dict[str, Any]:
     """The text of LOADER, for torch's loader, minidl's, or another library's that is made for torch's iterators:
-    then it has what they ask it for. A mapping, or None, is a configuration already."""
-    if loader is None or isinstance(loader, dict):
-        return loader or {}
+    then it has what they ask it for. A mapping is a configuration already."""
+    if isinstance(loader, dict):
+        return loader
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     minidls = any(cls.__module__.partition(".")[0] == "minidl" for cls in type(loader).__mro__)
     return {
@@ -53,9 +53,7 @@ def configuration(loader: Any, start_method: str | None = None) -> dict[str, Any
         "collate_fn": name_of(loader.collate_fn),
         **({"transport": loader.transport if loader.num_workers else None} if minidls else {}),
         # Asking must not settle it: a program may still call set_start_method.
-        "start_method": start_method
-        or context.get_start_method(allow_none=True)
-        or multiprocessing.get_all_start_methods()[0],
+        "start_method": context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0],
     }
 
 

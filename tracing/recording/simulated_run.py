@@ -31,8 +31,10 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
     The run is repeated, for the events' texts. RuntimeError: it does not do the same again, or an event has something
     other than numbers where they belong."""
 
+    started = {"start_method": outcome.options["start_method"]}  # and not as the system's processes are
+
     def as_json(kind: int, text: object) -> str:
-        return render(configuration(text, outcome.options["start_method"]) if kind == Kind.LOADER else text)
+        return render(configuration(text) | started if kind == Kind.LOADER else text)
 
     repeated = simulate(outcome.program, schedule=outcome.token, texts=as_json, **outcome.options)
     for k, (then, now) in enumerate(itertools.zip_longest(outcome.events, repeated.events, fillvalue=())):
