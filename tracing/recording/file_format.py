@@ -29,7 +29,6 @@ MAGIC = b"minidl\r\n"  # the line end reveals a file that was copied as text
 DESCRIPTION = "trace.json"
 PARTS = "parts"  # where a run of several processes keeps the traces of the others: see tracing.trace.parts
 CTRL_C = "KeyboardInterrupt"  # how its `ended_by` begins then: the type of the error, and the line that raised it
-_EVENTS_NAME = re.compile(r"events-\d+-\d+\.bin")
 
 # time, epoch_id, value, text, task, actor, worker, queue, kind
 RECORD = struct.Struct("<qqqIiH2xhBB")
@@ -105,7 +104,7 @@ def stacks_file(events: Path) -> Path:
 
 def events_files(directory: Path) -> list[Path]:
     """What is named like an events file, sorted by name; not a user's own "events-my-notes.bin"."""
-    return sorted(path for path in directory.glob("events-*-*.bin") if _EVENTS_NAME.fullmatch(path.name))
+    return sorted(path for path in directory.glob("events-*") if re.fullmatch(r"events-\d+-\d+\.bin", path.name))
 
 
 def description(directory: Path) -> dict[str, Any]:
