@@ -54,8 +54,7 @@ def record() -> None:
 
 
 if __name__ == "sitecustomize":  # imported by Python as it starts, not by one of us
-    if HERE in sys.path:
-        sys.path.remove(HERE)
+    sys.path.remove(HERE)  # where Python has found this file
     sys.meta_path.insert(0, AfterImport((HOME, "minidl.events"), record))
     del sys.modules[__name__]
     # The one that this one hides. If there is none, its ImportError ends this one, and Python goes on as without any.
