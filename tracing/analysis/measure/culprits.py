@@ -1,6 +1,6 @@
 """What is behind the waiting: a line, workers that wait for each other, a stage, the shares of a stream.
 
-Each function looks for one culprit, and returns None where the trace does not show it.
+Each function looks for one culprit, and returns None (or "") where the trace does not show it.
 
 Legend
     look    Stack    where the threads of a process were at one moment (tracing.trace.stacks)
@@ -12,7 +12,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,27 +180,15 @@ def starting_at(measures: Measures) -> Seen | None:
 # ---- workers that wait for each other
 
 
-@dataclass
-class Turns:
-    """Workers that wait for a lock, or for a manager."""
-
-    what: str
-    waiting: int  # in how many looks they were seen waiting, ...
-    looks: int  # ... of how many
-    holder: Seen | None  # where those that did not wait were seen: one of them has the lock
-
-
-def turns(measures: Measures) -> Turns | None:
-    """Workers seen waiting for one thing as often as if they took turns."""
+def turns(measures: Measures) -> str:
+    """What workers were seen waiting for as often as if they took turns: "a lock"; "" for nothing."""
     seen = looks(measures)
-    waits = list(filter(None, map(_waits_for, seen)))
-    if measures.num_workers < 2 or len(waits) < max(FEWEST, LOCKED * len(seen)):
-        return None
-    go_on = [each for each in seen if not _waits_for(each)]
-    return Turns(_most_common(waits)[0], len(waits), len(seen), seen_at(go_on))
+    waits = list(filter(None, map(waits_for, seen)))
+    often = measures.num_workers > 1 and len(waits) >= max(FEWEST, LOCKED * len(seen))
+    return str(_most_common(waits)[0]) if often else ""
 
 
-def _waits_for(look: Stack) -> str:
+def waits_for(look: Stack) -> str:
     """Which thing that workers share it waits for; "": none."""
     lines = look.lines()
     if any(_LOCK_FILE.search(line.file) or _LOCK_CALL.search(line.source) for line in lines[:1]):

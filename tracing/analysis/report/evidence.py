@@ -129,11 +129,12 @@ def held_up(measures: Measures) -> list[Reason]:
 
 
 def turns(measures: Measures) -> list[Reason]:
-    found = culprits.turns(measures)
-    assert found is not None
-    text = f"in {found.waiting} of {found.looks} looks at the workers, they waited for {found.what}: one goes on, and "
-    text += "the others wait for it"
-    text += f"; the one that goes on was seen at {found.holder}" if found.holder else ""
+    looks, what = culprits.looks(measures), culprits.turns(measures)
+    go_on = [look for look in looks if not culprits.waits_for(look)]  # one of these has the lock
+    holder = culprits.seen_at(go_on)
+    text = f"in {len(looks) - len(go_on)} of {len(looks)} looks at the workers, they waited for {what}: one goes on, "
+    text += "and the others wait for it"
+    text += f"; the one that goes on was seen at {holder}" if holder else ""
     return [Reason(text), *busy(measures)]
 
 

@@ -262,7 +262,7 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
         "line": place,
         "at_line": at_line,
         "starts_at": starts.place if (starts := culprits.starting_at(measures)) else "",
-        "turns": turns.what if (turns := culprits.turns(measures)) else "",
+        "turns": culprits.turns(measures),
         "collate_fn": collate_fn,
         "grown": ", ".join(culprits.changed(measures.trace, "grown")),
         "slow": (collate_fn or "the samples") + at_line,

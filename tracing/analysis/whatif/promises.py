@@ -186,7 +186,7 @@ def number_of_workers(measures: Measures, times: Durations) -> list[int]:
     most = min(max(FEWEST_TRIED, int(np.ceil(keep_up))), room)
     if measures.config.get("iterable"):  # whether each reads only its share is not known
         most = max(1, was)
-    if culprits.turns(measures) is not None or (was and cores_are_the_limit(measures)):
+    if culprits.turns(measures) or (was and cores_are_the_limit(measures)):
         most = was
     least = int(measures.of_starts(Kind.INIT_FN_BEGIN, Kind.INIT_FN_END).total > MATTERS * measures.total)
     return sorted({each for each in (*WORKERS, most) if least <= each <= most} | {was})
