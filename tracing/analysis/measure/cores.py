@@ -82,12 +82,7 @@ def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals
 def beside_making(measures: Measures) -> float:
     """What was used while the workers made batches, but not by the threads that made them: by programs that they ran
     and waited for, and by threads of a library (ns)."""
-    return _of_workers(measures, "children") + threads_of_workers(measures)
-
-
-def threads_of_workers(measures: Measures) -> float:
-    """What the workers' other threads used while batches were made (ns). A feeder thread's share is small."""
-    return _of_workers(measures, "cpu", "main_cpu")
+    return of_workers(measures, "children") + of_workers(measures, "cpu", "main_cpu")
 
 
 def read(measures: Measures) -> float:
@@ -98,7 +93,9 @@ def read(measures: Measures) -> float:
     return sum(used(measures, pids, "read", within=made[worker]) for worker, pids in of.items())
 
 
-def _of_workers(measures: Measures, *names: str) -> float:
+def of_workers(measures: Measures, *names: str) -> float:
+    """What the workers used of a sampled clock while they made batches (ns). ("cpu", "main_cpu" is what their other
+    threads used: a feeder thread's share is small.)"""
     pids = ((worker_pids(measures, worker), made) for worker, made in enumerate(measures.made))
     return sum(used(measures, its, *names, within=made) for its, made in pids)
 

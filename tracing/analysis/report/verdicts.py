@@ -210,6 +210,8 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     rows = measures.config.get("batch_size") or 0
     drawn = measures.main_in(MainTime.DRAWING)
     one_each = drawn.longest(measures.epochs).total
+    busy, threads = cores.cores_are_the_limit(measures), cores.of_workers(measures, "cpu", "main_cpu")
+    own = sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
@@ -220,31 +222,23 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "more": max(4, 2 * workers),
+        "cores": cores.cores(measures),
+        "cores_busy": busy,
+        "others": cores.crowded(measures),
+        "threads": threads / max(1, int(making.sum())) * workers if busy and threads > own else 0.0,
+        "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
         "one_draw": len(drawn.length) > 2 * measures.epochs and one_each > MOST * drawn.total,
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
-    known |= _of_batches(measures) | _of_cores(measures, int(making.sum())) | _of_lines(measures, judgement.away.seen)
+    known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen)
     known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows"))
     return known | _of_start_and_end(measures, usual)
 
 
 def _times(factor: float) -> str:
     return f"{factor:.1f}" if factor > SLOWS else ""
-
-
-def _of_cores(measures: Measures, making: int) -> dict[str, Any]:
-    there, busy = cores.cores(measures), cores.cores_are_the_limit(measures)
-    threads, own = cores.threads_of_workers(measures), sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
-    waits = cores.making_waits(measures)
-    return {
-        "cores": there,
-        "cores_busy": busy,
-        "others": cores.crowded(measures),
-        "threads": threads / max(1, making) * measures.num_workers if busy and threads > own else 0.0,
-        "waits": waits,
-    }
 
 
 def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
