@@ -6,13 +6,12 @@ processes and of the machine; use is assumed to be even between two samples, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.trace.intervals import Intervals
+from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
 WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
@@ -41,7 +40,7 @@ def cores_used(measures: Measures) -> float:
 
 def cores_of_main(measures: Measures) -> float:
     """How many cores main used beside its workers, on average."""
-    own = used(measures, [measures.main_pid], "cpu", within=measures.run) if measures.num_workers else 0.0
+    own = used(measures, measures.main_pid, "cpu", within=measures.run) if measures.num_workers else 0.0
     return own / measures.total
 
 
@@ -60,23 +59,27 @@ def making_waits(measures: Measures) -> bool:
 # ---- by samples
 
 
-def worker_pids(measures: Measures, worker: int) -> list[int]:
-    """The processes that were this worker, one in each iterator."""
-    begun = measures.groups(Kind.WORKER_BEGIN, worker=worker)
-    return [int(measures.events["value"][position]) for positions in begun for position in positions[:1]]
+def worker_of(measures: Measures) -> dict[int, int]:
+    """pid -> worker, for each process that was a worker: one in each iterator."""
+    begun = measures.events[measures.kind == Kind.WORKER_BEGIN]
+    begun = begun[np.isin(begun["loader"], measures.loaders)]
+    return dict(zip(begun["value"].tolist(), begun["worker"].tolist(), strict=True))
 
 
-def used(measures: Measures, pids: Iterable[int], *names: str, within: Intervals) -> float:
-    """What these processes used of a sampled clock ("cpu"; "cpu", "main_cpu" is their difference), within these
-    stretches of time (ns)."""
-    total = 0.0
-    for pid in pids:
-        samples = measures.trace.samples[measures.trace.samples["pid"] == pid]
-        if len(samples) < 2 or any((samples[name] < 0).any() for name in names):
-            continue
-        clock = samples[names[0]] - (samples[names[1]] if len(names) > 1 else 0)
-        total += float(np.diff(np.interp([within.begin, within.end], samples["time"], clock), axis=0).sum())
-    return total
+def makers(measures: Measures) -> dict[int, Intervals]:
+    """pid -> when it makes batches, for each process that does: the workers, or else main."""
+    making = {pid: measures.made[worker] for pid, worker in worker_of(measures).items()}
+    return making or {measures.main_pid: measures.main_in(MainTime.LOADING)}
+
+
+def used(measures: Measures, pid: int, *names: str, within: Intervals) -> float:
+    """What a process used of a sampled clock ("cpu"; "cpu", "main_cpu" is their difference), within these stretches of
+    time (ns)."""
+    samples = measures.trace.samples[measures.trace.samples["pid"] == pid]
+    if len(samples) < 2 or any((samples[name] < 0).any() for name in names):
+        return 0.0
+    clock = samples[names[0]] - (samples[names[1]] if len(names) > 1 else 0)
+    return float(np.diff(np.interp([within.begin, within.end], samples["time"], clock), axis=0).sum())
 
 
 def beside_making(measures: Measures) -> float:
@@ -87,17 +90,16 @@ def beside_making(measures: Measures) -> float:
 
 def read(measures: Measures) -> float:
     """Bytes that were read, from files and pipes, while batches were made, but the first of each worker."""
-    of = {worker: worker_pids(measures, worker) for worker in range(measures.num_workers)} or {-1: [measures.main_pid]}
-    rows = measures.tasks[~np.isin(measures.tasks["fetch_begin"], measures.first_batches["fetch_begin"])]
-    made = {each: measures.between(rows[rows["worker"] == each], "fetch_begin", measures.made_at) for each in of}
-    return sum(used(measures, pids, "read", within=made[worker]) for worker, pids in of.items())
+    first = measures.first_batches["fetch_begin"]
+    making = {pid: made.where(~np.isin(made.begin, first)) for pid, made in makers(measures).items()}
+    return sum(used(measures, pid, "read", within=made) for pid, made in making.items())
 
 
 def of_workers(measures: Measures, *names: str) -> float:
     """What the workers used of a sampled clock while they made batches (ns). ("cpu", "main_cpu" is what their other
     threads used: a feeder thread's share is small.)"""
-    pids = ((worker_pids(measures, worker), made) for worker, made in enumerate(measures.made))
-    return sum(used(measures, its, *names, within=made) for its, made in pids)
+    of, made = worker_of(measures), measures.made
+    return sum(used(measures, pid, *names, within=made[worker]) for pid, worker in of.items())
 
 
 def cores_of_others(measures: Measures) -> float:
@@ -112,9 +114,9 @@ def cores_of_others(measures: Measures) -> float:
         return 0.0
     within = Intervals(machine["time"][:1], machine["time"][-1:], np.zeros(1, np.int64), np.zeros(1, np.int64))
     pids = np.unique(samples["pid"])
-    main, beside = [measures.main_pid], pids[pids != measures.main_pid].tolist()
+    main, beside = measures.main_pid, pids[pids != measures.main_pid].tolist()
     # What main waited for has all that its workers used, also before their first sample, if they have ended.
-    sampled = used(measures, beside, "cpu", within=within) + used(measures, beside, "children", within=within)
+    sampled = sum(used(measures, pid, name, within=within) for pid in beside for name in ("cpu", "children"))
     own = used(measures, main, "cpu", within=within) + max(sampled, used(measures, main, "children", within=within))
     others = (grown["busy"] - own) / grown["time"]
     return others if others > NOISE else 0.0

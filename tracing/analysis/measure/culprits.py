@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.cores import worker_pids
+from tracing.analysis.measure.cores import makers, worker_of
 from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator as IteratorInTrace
@@ -68,9 +68,7 @@ class Seen(NamedTuple):
 
 def looks(measures: Measures) -> list[Stack]:
     """The looks at the workers while they made batches; without workers, at main while it did."""
-    making = {pid: made for worker, made in enumerate(measures.made) for pid in worker_pids(measures, worker)}
-    making = making or {measures.main_pid: measures.main_in(MainTime.LOADING)}
-    return [look for pid, made in making.items() for look in within(made, looks_at(measures, pid))]
+    return [look for pid, made in makers(measures).items() for look in within(made, looks_at(measures, pid))]
 
 
 def looks_at(measures: Measures, pid: int) -> list[Stack]:
@@ -200,7 +198,7 @@ def exiting(measures: Measures) -> tuple[bool, Seen | None]:
     """What workers do once they have left their loop, while main waits for them: whether they wait until a
     multiprocessing.Queue is read; and the line they are in, in any thread, since Python joins those that are not
     daemons. (Which are, is not known.)"""
-    pids = {pid for worker in range(measures.num_workers) for pid in worker_pids(measures, worker)}
+    pids = worker_of(measures)
     found = within(measures.main_in(MainTime.SHUTDOWN), [each for each in measures.trace.stacks if each.pid in pids])
     found = [look for look in found if not any(line.function in LOOPS for line in look.lines())]
     joins = [look for look in found if any(line.function.endswith("_finalize_join") for line in look.lines())]

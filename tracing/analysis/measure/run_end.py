@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from minidl.events import Kind
-from tracing.analysis.measure.cores import worker_pids
+from tracing.analysis.measure.cores import worker_of
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.recording.loader_text import DIED
 from tracing.trace.event_index import NEVER, Iterator
@@ -41,8 +41,7 @@ def failed(measures: Measures) -> bool:
 def died_in_a_step(measures: Measures) -> int | None:
     """The worker whose death ended the program, raised by torch's handler of SIGCHLD while main was in no loader."""
     died = re.search(rf"{DIED}\(pid (\d+)\)", measures.trace.about.get("ended_by", ""))
-    workers = [each for each in range(measures.num_workers) if died and int(died[1]) in worker_pids(measures, each)]
-    return workers[0] if workers else None
+    return worker_of(measures).get(int(died[1])) if died else None
 
 
 def fatal_error(trace: Trace, iterator: Iterator) -> int | None:

@@ -116,7 +116,7 @@ class Durations:
         self.trains_on, self.helpers = 1.0, 0.0  # the share of it that needs a core; other threads of main, on average
         if (measures.trace.samples["pid"] == measures.main_pid).sum() < FEWEST:
             return
-        main, made = [measures.main_pid], rows[rows["worker"] < 0]
+        main, made = measures.main_pid, rows[rows["worker"] < 0]
         own = cores.used(measures, main, "main_cpu", within=measures.run)
         computed = own / SECOND - float(_cpu(made, "fetch_cpu", "collate_cpu", "pin_cpu").sum())
         computed -= sum(measures.spent[use] * share for use, share in ON_CORE.items()) / SECOND
