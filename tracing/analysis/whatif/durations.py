@@ -71,8 +71,10 @@ class Durations:
         self.batches = -(-len(rows) // self.epochs)  # of an epoch
         self.cores = float(measures.trace.about.get("cpus") or 1)  # of a simulated machine perhaps a part of one
         self.others = cores.cores_of_others(measures)  # threads of other programs that compute all the time
-        self.setting = recorded_setting(measures)
-        self.shares_tensors = measures.config.get("package") == "torch.utils.data"  # see in_setting
+        config, prefetch = measures.config, int(measures.config.get("prefetch_factor") or 2)
+        in_order, persistent = bool(config.get("in_order", True)), bool(config.get("persistent_workers"))
+        self.setting = Setting(measures.num_workers, prefetch, in_order, persistent)  # as recorded
+        self.shares_tensors = config.get("package") == "torch.utils.data"  # see in_setting
         self.tensors = contents(measures)["tensors"]  # in a batch
         self._note_making(measures, rows)
         self._note_messages(measures, rows)
@@ -187,13 +189,6 @@ class Durations:
             preparing_cpu=PREPARING,
             stopping=STOPPING,
         )
-
-
-def recorded_setting(measures: Measures) -> Setting:
-    """As recorded."""
-    config, workers = measures.config, measures.num_workers
-    prefetch, persistent = config.get("prefetch_factor") or 2, bool(config.get("persistent_workers"))
-    return Setting(workers, int(prefetch), bool(config.get("in_order", True)), persistent)
 
 
 def _seconds(rows: np.ndarray, begin: str, end: str) -> np.ndarray:
