@@ -206,10 +206,9 @@ class Measures:
     @cached_property
     def first_batches(self) -> np.ndarray:
         """The rows of the tasks that each worker process made first."""
-        first = [np.empty(0, np.int64)]
-        for worker in range(self.num_workers):
-            first += [lane[self.kind[lane] == Kind.FETCH_BEGIN][:1] for lane in self.lanes(Lane.WORKER, worker)]
-        begins = np.isin(self.tasks["fetch_begin"], self.time[np.concatenate(first)])
+        lanes = [lane for worker in range(self.num_workers) for lane in self.lanes(Lane.WORKER, worker)]
+        first = [lane[self.kind[lane] == Kind.FETCH_BEGIN][:1] for lane in lanes]
+        begins = np.isin(self.tasks["fetch_begin"], self.time[np.concatenate([np.empty(0, np.int64), *first])])
         return self.tasks[begins & (self.tasks["collate_end"] >= 0)]
 
     def of_starts(self, begin: Kind, end: Kind) -> Intervals:
