@@ -21,21 +21,23 @@ FILES = (
 def advice_after_error(measures: Measures) -> list[str]:
     """The batches whose keys reproduce the error."""
     tasks = measures.tasks
-    last = measures.iterators[-1]
+    trace, last = measures.trace, measures.iterators[-1]
     last_epoch = tasks[(tasks["loader"] == last.loader) & (tasks["epoch"] == last.epochs[-1])]
     died = died_in_a_step(measures)
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
     if not batches:
-        error = fatal_error(measures.trace, measures.iterators[-1])
-        return [FILES] if error is not None and OUT_OF_FILES.search(str(measures.trace.text(error))) else []
+        error = fatal_error(trace, last)
+        return [FILES] if error is not None and OUT_OF_FILES.search(str(trace.text(error))) else []
     debugger = " If these keys fail with num_workers=0, a debugger shows why; if not, look at what the workers share."
     return [f"Fix that first: {'; '.join(batches[:3])}." + debugger * bool(measures.num_workers)]
 
 
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     """What happened to a batch, with its keys: "batch 9 on worker 1 raised (keys [9])"; "" if nothing did."""
-    if row["failed"] >= 0 or row["pin_failed"] >= 0:
-        error = _error(measures, row)
+    batch = row["loader"], row["epoch"], row["task"]
+    failed = position_of(measures.trace, *batch, "failed")
+    error = str(measures.trace.text(failed)) if failed >= 0 else ""
+    if failed >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
         what += ", as its samples differ in shape" * ("storage that is not resizable" in error)
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
@@ -43,21 +45,15 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     else:
         return ""
     where = f"on worker {row['worker']}" if row["worker"] >= 0 else "in main"
-    return f"batch {row['task']} {where} {what}{_keys(measures, row)}"
+    return f"batch {row['task']} {where} {what}{_in_words(keys_of(measures.trace, *batch), error)}"
 
 
-def _error(measures: Measures, row: np.void) -> str:
-    failed = position_of(measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"]), "failed")
-    return str(measures.trace.text(failed)) if failed >= 0 else ""
-
-
-def _keys(measures: Measures, row: np.void) -> str:
-    """Its keys, in words; and those of the samples that torch.stack names: "got [64] at entry 0 and [65] at
+def _in_words(keys: object, error: str) -> str:
+    """The keys of a batch; and those of the samples that torch.stack names: "got [64] at entry 0 and [65] at
     entry 11"."""
-    keys = keys_of(measures.trace, int(row["loader"]), int(row["epoch"]), int(row["task"]))
     if not isinstance(keys, list):
         return ""
     shown = textwrap.shorten(str(keys), 60, placeholder=" ...]")
-    entries = [int(each) for each in re.findall(r"at entry (\d+)", _error(measures, row))]
+    entries = [int(each) for each in re.findall(r"at entry (\d+)", error)]
     named = [f"entry {each} is {keys[each]}" for each in entries if each < len(keys)]
     return f" (keys {'; '.join([shown, *named])})"
