@@ -214,12 +214,6 @@ def workers_differ(measures: Measures) -> bool:
 # ---- what they make
 
 
-def mostly_collates(measures: Measures) -> bool:
-    """Whether collating is most of making batches."""
-    collated, made = measures.stage("collate_begin", "collate_end"), measures.stage("fetch_begin", measures.made_at)
-    return bool(collated.sum() > MOST_OF_IT * made.sum())
-
-
 def trend(lengths: np.ndarray, fewest: int = 5) -> float:
     """How many times as long the last quarter takes as the first, if each quarter takes longer than the one before it;
     else 1. (By medians, of `fewest` at least.)"""

@@ -15,7 +15,7 @@ Legend, of the table
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -148,24 +148,15 @@ SHUTDOWN: a worker does not exit, or is still busy
 """
 
 
-class Entry(NamedTuple):
-    """A verdict's part of the table."""
-
-    rule: str
-    advice: list[tuple[str, str]]  # what must hold, and then what to do
-
-
-def read(table: str) -> dict[Verdict, Entry]:
-    """The table, each sentence as one line."""
-    entries: dict[Verdict, Entry] = {}
+def read(table: str) -> dict[Verdict, list[tuple[str, str]]]:
+    """The table without the rules, each sentence as one line: of each verdict what must hold, and then what to do."""
+    entries: dict[Verdict, list[tuple[str, str]]] = {}
     for line in table.replace("\n" + " " * 28, " ").strip().splitlines():
         holds, text = line[:28].strip(), line[28:].strip()
         if not line.startswith(" "):
-            name, _, rule = line.partition(": ")
-            rows = list[tuple[str, str]]()
-            entries[Verdict[name]] = Entry(rule, rows)
+            rows = entries[Verdict[line.partition(":")[0]]] = []
         else:
-            known = (said for entry in entries.values() for before, said in entry.advice if before == holds)
+            known = (said for entry in entries.values() for before, said in entry if before == holds)
             rows.append((holds, text or next(known, "")))  # OPTIONS has none
     return entries
 
@@ -181,7 +172,7 @@ def advice(verdict: Verdict, known: dict[str, Any], options: list[Change]) -> li
         return condition == "-" or all(bool(known[name]) != bool(negated) for _, negated, name in terms)
 
     found, changed = list[str](), {name for each in options for name in each.options}
-    for condition, text in VERDICTS[verdict].advice:
+    for condition, text in VERDICTS[verdict]:
         if condition == "OPTIONS":
             found += [each.text for each in options]
         elif holds(condition) and text.partition("=")[0] not in changed:
@@ -245,7 +236,8 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
     """Where the workers were seen, and main."""
     line = culprits.seen_at(culprits.looks(measures), culprits.making)
     beside, beside_at = culprits.beside(measures)
-    collates = culprits.mostly_collates(measures)
+    collated, made = measures.stage("collate_begin", "collate_end"), measures.stage("fetch_begin", measures.made_at)
+    collates = collated.sum() > culprits.MOST_OF_IT * made.sum()
     collate_fn = f"collate_fn {measures.config.get('collate_fn', '')}".strip() if collates else ""
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
