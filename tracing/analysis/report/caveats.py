@@ -62,13 +62,11 @@ def _death(trace: Trace, position: int) -> str:
 
 def _ending(trace: Trace, iterator: Iterator) -> list[str]:
     """How it ended, if not as it should."""
-    position = fatal_error(trace, iterator)
-    if position is not None:
-        return [f"The epoch ended with an error{_place(trace, position)} [event {position}]: {_plain(trace, position)}"]
-    raised = trace.index.group(iterator.number, Kind.ERROR_RAISED).array
-    if len(raised):
-        return [f"The loader raised, and the training went on [event {raised[0]}]: {_plain(trace, int(raised[0]))}"]
-    return []
+    fatal, raised = fatal_error(trace, iterator), trace.index.group(iterator.number, Kind.ERROR_RAISED).array.tolist()
+    how = "The loader raised, and the training went on"
+    if fatal is not None:
+        how, raised = f"The epoch ended with an error{_place(trace, fatal)}", [fatal]
+    return [f"{how} [event {each}]: {_plain(trace, each)}" for each in raised[:1]]
 
 
 def _killed(trace: Trace) -> list[str]:
