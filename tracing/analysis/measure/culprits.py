@@ -205,12 +205,6 @@ def exiting(measures: Measures) -> tuple[bool, Seen | None]:
     return len(joins) >= FEWEST, seen_at([look.together() for look in found])
 
 
-def workers_differ(measures: Measures) -> bool:
-    """Whether one takes twice as long as another for a batch: then it is not known how long one more would take."""
-    medians = [float(np.median(made.length)) for made in measures.made if len(made.length)]
-    return max(medians, default=0.0) > 2 * min(medians, default=0.0)
-
-
 # ---- what they make
 
 

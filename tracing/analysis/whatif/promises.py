@@ -120,7 +120,8 @@ class Replays:
         workers, tried = self.was.num_workers, number_of_workers(self.measures, self.times)
         # Whether more workers are served, by the cores or by what they wait for, is not known.
         unknown = self.crowded or (workers > 0 and making_waits(self.measures))
-        if culprits.workers_differ(self.measures):
+        medians = [float(np.median(made.length)) for made in self.measures.made if len(made.length)]
+        if max(medians, default=0.0) > 2 * min(medians, default=0.0):  # how long one more would take is not known
             tried = [each for each in tried if each == 0]
         values: dict[str, list[Any]] = {
             "num_workers": [each for each in tried if each <= workers or not unknown],
