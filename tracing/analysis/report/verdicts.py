@@ -282,8 +282,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     often = early if workers and 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
     ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
-    streams = (measures.tasks["stream_end"] >= 0).any() or "samples" in culprits.contents(measures)
-    refills = part == FIRST_BATCH and epochs > 1 and bool(streams)
+    refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
     return {
         "epochs": epochs,
         "again": ordered and not built and len({each.loader for each in measures.trace.index.iterators}) > 1 < epochs,
