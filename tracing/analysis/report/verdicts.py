@@ -202,7 +202,6 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     drawn = measures.main_in(MainTime.DRAWING)
     one_each = drawn.longest(measures.epochs).total
     busy, threads = cores.cores_are_the_limit(measures), cores.of_workers(measures, "cpu", "main_cpu")
-    own = sum(measures.tasks[name].clip(0).sum() for name in cores.MAKING)
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
@@ -216,7 +215,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "cores": cores.cores(measures),
         "cores_busy": busy,
         "others": cores.crowded(measures),
-        "threads": threads / max(1, int(making.sum())) * workers if busy and threads > own else 0.0,
+        "threads": threads / max(1, making.sum()) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
         "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
         "one_draw": len(drawn.length) > 2 * measures.epochs and one_each > MOST * drawn.total,
