@@ -33,8 +33,10 @@ def claim(directory: Path, number: int = 1, **about: Any) -> Path:
     `number`. Returns which. `about` are more entries of its trace.json.
 
     An earlier trace is replaced, but only the files that are known to be its own. Raises FileExistsError if the
-    directory holds anything else, or is a file; OSError if it cannot be made."""
+    directory holds anything else, OSError if it cannot be made."""
     used = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
+    if used.exists() and not used.is_dir():
+        raise FileExistsError(f"{used} is a file: a trace is a directory, record into another path")
     used.mkdir(parents=True, exist_ok=True)
     with locked(used):
         if not being_recorded(used):
