@@ -83,9 +83,11 @@ def used(measures: Measures, pid: int, *names: str, within: Intervals) -> float:
 
 
 def beside_making(measures: Measures) -> float:
-    """What was used while the workers made batches, but not by the threads that made them: by programs that they ran
+    """What was used while batches were made, but not by the threads that made them: by programs that they ran
     and waited for, and by threads of a library (ns)."""
-    return of_workers(measures, "children") + of_workers(measures, "cpu", "main_cpu")
+    # Without workers, main's other threads may do anything else.
+    threads = of_makers(measures, "cpu", "main_cpu") if measures.num_workers else 0.0
+    return of_makers(measures, "children") + threads
 
 
 def read(measures: Measures) -> float:
@@ -95,11 +97,10 @@ def read(measures: Measures) -> float:
     return sum(used(measures, pid, "read", within=made) for pid, made in making.items())
 
 
-def of_workers(measures: Measures, *names: str) -> float:
-    """What the workers used of a sampled clock while they made batches (ns). ("cpu", "main_cpu" is what their other
-    threads used: a feeder thread's share is small.)"""
-    of, made = worker_of(measures), measures.made
-    return sum(used(measures, pid, *names, within=made[worker]) for pid, worker in of.items())
+def of_makers(measures: Measures, *names: str) -> float:
+    """What the workers, or else main, used of a sampled clock while they made batches (ns). ("cpu", "main_cpu" is what
+    their other threads used: a feeder thread's share is small.)"""
+    return sum(used(measures, pid, *names, within=made) for pid, made in makers(measures).items())
 
 
 def cores_of_others(measures: Measures) -> float:

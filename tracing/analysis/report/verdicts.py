@@ -201,7 +201,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     rows = measures.config.get("batch_size") or 0
     drawn = measures.main_in(MainTime.DRAWING)
     one_each = drawn.longest(measures.epochs).total
-    busy, threads = cores.cores_are_the_limit(measures), cores.of_workers(measures, "cpu", "main_cpu")
+    busy, threads = cores.cores_are_the_limit(measures), cores.of_makers(measures, "cpu", "main_cpu")
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
