@@ -893,7 +893,7 @@ def test_advice_that_only_some_traces_ask_for(tmp_path: Path) -> None:
     (measures,) = measure(tracing.load(tmp_path / "run"))
     known = facts(measures, Judgement(measures))
     assert any("batch of 16.8 MB" in each for each in advice(Verdict.MOVING, known, []))
-    assert advice(Verdict.STARTUP, known, [])[0].startswith("2 of 2 epochs were left before their end: main waits")
+    assert advice(Verdict.STARTUP, known, [])[0].startswith("2 of 2 epochs were left before their end: what is drawn")
 
 
 def test_an_option_is_promised_no_more_than_what_it_can_cure_costs() -> None:

@@ -23,6 +23,7 @@ def most_important_first(trace: Trace) -> list[Measures]:
     them, or works in them, for longest."""
     found = sorted(measure(trace), key=lambda each: (each.nested, -each.in_loader.total))
     last = max(found, key=lambda each: _last_mark(trace, each.iterators[-1], ITERATED), default=None)
+    last = next((each for each in found if died_in_a_step(each) is not None), last)  # main may be in another one then
     if last is not None and ended_early(last):
         found.sort(key=lambda each: each is not last)  # the others stay as they are
     return found

@@ -30,6 +30,7 @@ COPIED = (
     "data in arrays or tensors"
 )
 FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
+SHORT = 4  # times as long is a step in which something is done
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -80,8 +81,8 @@ def _killed(trace: Trace) -> list[str]:
 def _failed_workers(trace: Trace) -> list[str]:
     """Those that an error ended which is not the dataset's: of these torch tells main no more than the exit code."""
     failed = np.flatnonzero((trace.events["kind"] == Kind.WORKER_END) & (trace.events["text"] > 0))[:MOST].tolist()
-    text = "Worker {} left its loop with an error{} [event {}]: {}. It was raised between two samples (by a signal's "
-    text, worker = text + "handler, say).", trace.events["worker"]
+    text = "Worker {} left its loop with an error{} [event {}]: {}. It was raised between two samples: by a signal's "
+    text, worker = text + "handler, say, if a sample sets a timer and does not cancel it.", trace.events["worker"]
     return [text.format(worker[each], _place(trace, each), each, _plain(trace, each)) for each in failed]
 
 
@@ -153,9 +154,9 @@ def _skipped(trace: Trace) -> list[str]:
     for iterator in trace.index.iterators[:LOOKED_AT]:
         tasks = trace.tasks[(trace.tasks["loader"] == iterator.loader) & (trace.tasks["epoch"] == iterator.epochs[0])]
         steps = (tasks["asked"] - tasks["yielded"])[(tasks["asked"] >= 0) & (tasks["yielded"] >= 0)]
-        trains = FEW * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
+        trains = SHORT * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
         first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
-        if first > FEW:
+        if first > FEW and SHORT * np.median(steps[:first]) < np.median(steps[first : first + FEW]):
             text = f"With the first {first} batches of an epoch nothing was done. If they are passed over to go on "
             return [text + "after them, pass over their keys in the sampler: no sample is loaded for these."]
     return []

@@ -115,7 +115,10 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
                             batches in all: keep one iterator, and take a new one only when it ends.
-    not left & one_draw     Nearly all of that is the first draw of an epoch: compute what every epoch needs once, when
+    early                   {early} of {epochs} epochs were left before their end: what is drawn and made for the rest
+                            is lost. Keep the iterator and go on, or draw only the keys that are used, by a sampler with
+                            num_samples and replacement=True, say.
+    one_draw & not early    Nearly all of that is the first draw of an epoch: compute what every epoch needs once, when
                             the sampler is made. (More workers do not help: main draws the keys.)
     not left & not one_draw Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
                             they follow the training). (More workers do not help: main draws the keys.)
@@ -124,8 +127,7 @@ STARTUP: the first batch of each epoch is slow, or none came
     left
     rereads                 A worker's first batch takes {rereads} times as long in the last epochs as in the first:
                             look for what is read again from its beginning{at_line}, and passed over.
-    early                   {early} of {epochs} epochs were left before their end: main waits for batches that it
-                            does not take. Keep the iterator and go on, or draw only the keys it uses (num_samples).
+    early
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
@@ -218,7 +220,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "threads": threads / max(1, making.sum()) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
         "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
-        "one_draw": len(drawn.length) > 2 * measures.epochs and one_each > MOST * drawn.total,
+        "one_draw": len(drawn.length) > 2 * measures.epochs and not left(measures) and one_each > MOST * drawn.total,
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
@@ -278,7 +280,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     part = "" if none_came else slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
-    often = early if workers and 4 * early > epochs and not left(measures) else 0
+    often = early if 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
     ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
     refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
