@@ -94,7 +94,7 @@ FAILURES = {  # -> dataset, options, the first note's end, how the advice begins
         Samples(9, at={3: failing(ArithmeticError("a\n  b\n\tc"))}), {"num_workers": 2}, ": ArithmeticError: a$",
         f"{FIRST} 3 on worker", "",
     ),
-    "in main": (MISSING, {}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main raised", "(keys [9])"),
+    "in main": (MISSING, {"batch_size": None}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in main raised", "(keys [9])"),
     "in collate_fn": (
         Samples(30, loads.uneven), {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
         "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",

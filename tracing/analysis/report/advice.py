@@ -51,8 +51,9 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
 def _in_words(keys: object, error: str) -> str:
     """The keys of a batch; and those of the samples that torch.stack names: "got [64] at entry 0 and [65] at
     entry 11"."""
-    if not isinstance(keys, list):
+    if keys is None:
         return ""
+    keys = keys if isinstance(keys, list) else [keys]  # one, if batch_size is None
     shown = textwrap.shorten(str(keys), 60, placeholder=" ...]")
     entries = [int(each) for each in re.findall(r"at entry (\d+)", error)]
     named = [f"entry {each} is {keys[each]}" for each in entries if each < len(keys)]
