@@ -166,7 +166,7 @@ class EventWriter:
     def _write_line(self, line: str) -> bool:
         """Whole, before the event that points to it is written. False: there is no room for it."""
         data, text = line.encode(), self._text
-        begin, *more = itertools.islice(self._places, len(data) // STEP + 1)  # ours alone: see `record`
+        begin, *more = list(itertools.islice(self._places, len(data) // STEP + 1))  # at once, ours alone: see `record`
         size = STEP + STEP * len(more)
         if begin + size > text.limit and not self._grow(text, begin + size):
             return False

@@ -45,7 +45,7 @@ def memory(pid: int, counted: str = "Pss") -> int:
     return 0
 
 
-def read() -> int:
+def bytes_read() -> int:
     """Bytes that this process has read so far, from files and pipes. Elsewhere 0: no report says that it reads too
     much."""
     with contextlib.suppress(OSError, ValueError), open(open_above("/proc/self/io"), "rb") as file:

@@ -66,7 +66,7 @@ def line_of_program() -> str:
     return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-DIED = "DataLoader worker "  # how torch begins
+DIED = "DataLoader worker "  # how torch's message begins
 
 
 def where_raised(error: BaseException) -> str:

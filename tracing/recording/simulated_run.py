@@ -31,7 +31,7 @@ def write(outcome: Outcome, directory: Path, replaced: dict[str, Any] | None = N
     The run is repeated, for the events' texts. RuntimeError: it does not do the same again, or an event has something
     other than numbers where they belong."""
 
-    started = {"start_method": outcome.options["start_method"]}  # and not as the system's processes are
+    started = {"start_method": outcome.options["start_method"]}  # the simulated world's, not this system's
 
     def as_json(kind: int, text: object) -> str:
         return render(configuration(text) | started if kind == Kind.LOADER else text)

@@ -36,8 +36,11 @@ def file_of(descriptor: int) -> bytes:
 LEAST = 100  # of our descriptors: see tracing.recording.own_files
 
 
+_libc.fcntl.argtypes = ctypes.c_int, ctypes.c_int  # the third one is variadic
+
+
 def above_others(descriptor: int) -> int:
-    """The same file under a number that the program does not use: LEAST or above."""
+    """The same file under a number that the program does not use: LEAST or above; if there is none, itself."""
     above = int(_libc.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST))
     if above < 0:  # no more are allowed, or none that high (`ulimit -n`)
         return descriptor

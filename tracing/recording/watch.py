@@ -1,5 +1,6 @@
 """Watches its own process while it records: a thread that wakes a few times a second, and notes that the process is
-alive, how much CPU time and memory it has used, and, twice a second, which lines its threads are in.
+alive, how much CPU time and memory it has used, and, twice a second, which lines its threads are in, and how much it
+has read.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
@@ -59,8 +60,8 @@ class Watch:
         # Only one process of a trace samples the machine.
         self._is_main = fmt.description(events.parent).get("pid") == os.getpid()
         self._begun, self._look = time.monotonic_ns(), FIRST_LOOK
-        self._memory = self._weigh = 0  # bytes, and when to look at that, and at what was read, again (ns)
-        self._read = linux.read()
+        self._memory = self._weigh = 0  # bytes, and when to look at that again (ns)
+        self._read = linux.bytes_read()
         self.go_on()
         _watches.add(self)
 
@@ -114,6 +115,7 @@ class Watch:
             now = time.monotonic_ns()
             age, is_late = now - self._begun, now - due > LATE
             if age >= self._look:
+                self._read = linux.bytes_read()
                 self._note_stacks(*((now, _stacks()) if is_late else _at_any_moment()))
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
@@ -121,7 +123,6 @@ class Watch:
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if now >= self._weigh:
                 self._memory = linux.memory(os.getpid(), "Rss" if self._is_main else "Pss")
-                self._read = linux.read()
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._weigh = now + max(WEIGH, WEIGHING_COST * took)
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))

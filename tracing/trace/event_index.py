@@ -100,6 +100,10 @@ HOPS: dict[str, tuple[Kind, Queue]] = {
     "skipped": (Kind.TASK_SKIPPED, Queue.NONE),
     "lost": (Kind.TASK_LOST, Queue.NONE),
 }
+TASKLESS_HOPS = {  # in the table of tasks, too, though their events do not carry a task
+    "asked": (Kind.ASKED, Queue.NONE),
+    "result_arrived": (Kind.ARRIVED, Queue.RESULT),
+}
 HOP = {name: number for number, name in enumerate(HOPS)}
 _HOP_OF = np.full((256, 256), -1, np.int8)  # [kind, queue] -> hop, by its number
 for _name, (_kind, _queue) in HOPS.items():

@@ -36,6 +36,7 @@ QUEUE_IS_EMPTY = (
     ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits for this batch, "
     "nor can another process if it is a queue.Queue; and each reader needs an end mark of its own"
 )
+POOLS = ("wait", "result", "result_iterator", "Pool.map", "Result.get")  # what is called to wait for others
 OTHERS = (
     ": it waits for others (for an event, a pool's result, or until all have come to a barrier): see which of them has "
     "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
@@ -124,7 +125,7 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format(IN_MAIN if forked else "")
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
-        advice += OTHERS if called.endswith(("wait", "result")) else _what_it_lacks(stack, line)
+        advice += OTHERS if called.endswith(POOLS) else _what_it_lacks(stack, line)
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice

@@ -50,7 +50,6 @@ STARTS: dict[int, tuple[str, Cause]] = {  # the last event of a worker that star
     Kind.WORKER_BEGIN: ("has started, and not seeded its random numbers yet", Cause.START),
     Kind.INIT_FN_BEGIN: ("is in worker_init_fn", Cause.INIT_FN),
 }
-GETS_READY = "gets the dataset ready", Cause.START  # after any other
 
 
 class WaitChain:
@@ -151,7 +150,7 @@ class WaitChain:
         if worker.status in (WorkerStatus.WAITING, WorkerStatus.IDLE, WorkerStatus.STREAM_ENDED):
             return self._worker_waits(thread, loader)
         if worker.status is WorkerStatus.STARTING:
-            words, cause = STARTS.get(kind, GETS_READY)
+            words, cause = STARTS.get(kind, ("gets the dataset ready", Cause.START))
             return self._link(thread, words), cause
         if worker.status in (WorkerStatus.DEAD, WorkerStatus.REAPED):
             kinds = (Kind.WORKER_DIED, Kind.WORKER_JOINED)

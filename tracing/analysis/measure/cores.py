@@ -1,4 +1,4 @@
-"""What had the cores: do the workers compute or wait, and are the cores the limit?
+"""What had the cores: do the workers compute or wait, and are the cores the limit? And how much did they read?
 
 Events give the CPU time of making a batch. The recording's samples (`trace.samples`) give that of whole
 processes and of the machine; use is assumed to be even between two samples, and 0 without samples.
@@ -10,12 +10,13 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.measures import Measures, epoch_ids
-from tracing.trace.intervals import Intervals
+from tracing.trace.intervals import Intervals, depth
 from tracing.trace.thread_activity import MainTime
 
 ALL_CORES = 0.8  # when this share of all cores is in use, more workers would not help
 WAITING = 0.1  # a worker that uses a core for less than this share of its working time waits
 MOST_OF_THEM = 0.6  # cores, that others have
+SHOWN = 1_000_000_000  # ns, until a sample has what was read: see tracing.recording.file_format
 NOISE = 0.1  # cores: a system uses this much for itself
 MAKING = ("fetch_cpu", "collate_cpu")  # of the thread that makes a batch
 
@@ -73,8 +74,8 @@ def makers(measures: Measures) -> dict[int, Intervals]:
 
 
 def used(measures: Measures, pid: int, *names: str, within: Intervals) -> float:
-    """What a process used of a sampled clock ("cpu"; "cpu", "main_cpu" is their difference), within these stretches of
-    time (ns)."""
+    """What a process used of something sampled, within these stretches of time: a clock (ns; "cpu", "main_cpu" is
+    their difference), or bytes."""
     samples = measures.trace.samples[measures.trace.samples["pid"] == pid]
     if len(samples) < 2 or any((samples[name] < 0).any() for name in names):
         return 0.0
@@ -85,15 +86,17 @@ def used(measures: Measures, pid: int, *names: str, within: Intervals) -> float:
 def beside_making(measures: Measures) -> float:
     """What was used while batches were made, but not by the threads that made them: by programs that they ran
     and waited for, and by threads of a library (ns)."""
-    # Without workers, main's other threads may do anything else.
-    threads = of_makers(measures, "cpu", "main_cpu") if measures.num_workers else 0.0
-    return of_makers(measures, "children") + threads
+    if not measures.num_workers:  # main's other threads may do anything else, and it may wait for another one's workers
+        return 0.0 if Kind.WORKER_BEGIN in measures.kind else of_makers(measures, "children")
+    return of_makers(measures, "children") + of_makers(measures, "cpu", "main_cpu")
 
 
-def read(measures: Measures) -> float:
-    """Bytes that were read, from files and pipes, while batches were made, but the first of each worker."""
-    first = measures.first_batches["fetch_begin"]
-    making = {pid: made.where(~np.isin(made.begin, first)) for pid, made in makers(measures).items()}
+def bytes_read(measures: Measures) -> float:
+    """Those that were read, from files and pipes, while batches were made: but for the first ones, for which a dataset
+    may open what it needs, and until a sample shows that."""
+    first = measures.first_batches if measures.num_workers else measures.had[:1]
+    begin, end = first["fetch_begin"], first["collate_end"] + SHOWN
+    making = {pid: made.where(depth(begin, end, made.begin) == 0) for pid, made in makers(measures).items()}
     return sum(used(measures, pid, "read", within=made) for pid, made in making.items())
 
 

@@ -234,12 +234,12 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
                 yield measures.of_events(ends, np.maximum(ends, over[at]))
 
 
-def contents(measures: Measures) -> dict[str, int]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0}, as noted of one of the
-    last epoch; all 0 where that was not recorded, as of minidl's loader."""
+def contents(measures: Measures) -> dict[str, Any]:
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0, "padding": 0.5}, as noted
+    of one of the last epoch; all 0 where that was not recorded, as of minidl's loader."""
     noted = (each for iterator in measures.iterators[::-1] for _, each in noted_of(measures.trace, iterator))
-    nothing = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
-    return next((each for each in noted if "tensors" in each), nothing)
+    nothing = dict.fromkeys(("tensors", "bytes", "storage", "objects", "padding"), 0)
+    return nothing | next((each for each in noted if "tensors" in each), {})
 
 
 def changed(trace: Trace, what: str) -> list[str]:

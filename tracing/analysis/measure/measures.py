@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from minidl.events import Kind, Queue
-from tracing.trace.event_index import HOPS, Iterator, Lane
+from tracing.trace.event_index import HOPS, TASKLESS_HOPS, Iterator, Lane
 from tracing.trace.intervals import Grid, Intervals, concatenate
 from tracing.trace.main_split import MainSplit, main_splits
 from tracing.trace.thread_activity import MainTime, activity
@@ -33,12 +33,6 @@ AWAY = (MainTime.TRAINING, MainTime.ELSEWHERE)
 
 # What the configurations of loaders built at one line have in common besides.
 ALIKE = ("loader", "dataset", "sampler", "batch_size", "num_workers", "collate_fn")
-
-# Hops in trace.tasks whose events do not carry a task.
-OTHER_HOPS = {
-    "asked": (Kind.ASKED, Queue.NONE),
-    "result_arrived": (Kind.ARRIVED, Queue.RESULT),
-}
 
 
 class Measures:
@@ -71,7 +65,7 @@ class Measures:
     def positions(self, times: np.ndarray, hop: str) -> np.ndarray:
         """The positions of this loader's events of a hop, at these times."""
         if hop not in self._positions:
-            kind, queue = HOPS.get(hop) or OTHER_HOPS[hop]
+            kind, queue = (HOPS | TASKLESS_HOPS)[hop]
             found = np.flatnonzero((self.kind == kind) & (self.events["queue"] == queue))
             self._positions[hop] = found[np.isin(self.events["loader"][found], self.loaders)]
         found = self._positions[hop]

@@ -47,9 +47,6 @@ WAITING_CAUSES = (
     Verdict.WORKERS, Verdict.TURNS, Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.SHARES, Verdict.MOVING,
 )  # fmt: skip
 
-Costs = dict[Verdict, int]
-
-
 PLACES_AWAY = ("training", "in other loops", "outside of its loops")
 
 
@@ -113,7 +110,7 @@ def left(measures: Measures) -> bool:
 # ---- the rules
 
 
-def costs(measures: Measures) -> Costs:
+def costs(measures: Measures) -> dict[Verdict, int]:
     """What each cause costs, in ns of main's time."""
     spent = measures.spent
     found = {
@@ -148,7 +145,7 @@ def moving_share(measures: Measures) -> float:
     return max(0.0, 1 - int(measures.stage("fetch_begin", measures.made_at).sum()) / max(1, had))
 
 
-def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
+def _takes(found: dict[Verdict, int], cause: Verdict, cost: float, *of: Verdict) -> None:
     """Attribute up to this cost to a finer cause instead of these, in their order."""
     left = int(cost)
     for each in of:
@@ -158,20 +155,20 @@ def _takes(found: Costs, cause: Verdict, cost: float, *of: Verdict) -> None:
     found[cause] = found.get(cause, 0) + int(cost) - left
 
 
-def _shares(measures: Measures, found: Costs) -> None:
+def _shares(measures: Measures, found: dict[Verdict, int]) -> None:
     """Waiting while workers have come to the end of their streams: their share of it."""
     ended = sum(measures.grid.depth(each.begin, each.end) for each in culprits.ended_streams(measures))
     cost = (measures.grid.length * measures.during("made") * ended).sum() / max(1, measures.num_workers)
     _takes(found, Verdict.SHARES, cost, Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS)
 
 
-def _turns(measures: Measures, found: Costs) -> None:
+def _turns(measures: Measures, found: dict[Verdict, int]) -> None:
     waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # the batch that holds up is the one served last
     if waits and culprits.turns(measures):
         _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
 
 
-def _left(measures: Measures, found: Costs) -> None:
+def _left(measures: Measures, found: dict[Verdict, int]) -> None:
     """What one iterator would do only once: start its workers, make a first batch, and end."""
     if left(measures):
         every = measures.spent[MainTime.STARTUP] + measures.spent[MainTime.SHUTDOWN]

@@ -30,7 +30,7 @@ COPIED = (
     "data in arrays or tensors"
 )
 FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
-SHORT = 4  # times as long is a step in which something is done
+SKIPS = 4  # a step that is this many times shorter than the later ones does nothing with its batch
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -108,9 +108,11 @@ def _same_batches(trace: Trace) -> list[str]:
         text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
         found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
     for position in np.flatnonzero(events["kind"] == Kind.FETCH_FAILED)[:1].tolist():
-        if (error := str(trace.text(position))).startswith("StopIteration"):
-            text = f"{error.removesuffix(': ')} was raised in the dataset [event {position}]: next() does, if it finds "
-            found.append(text + "nothing. A loop over the loader takes that for the end of the epoch: catch it there.")
+        if (error := str(trace.text(position)).removesuffix(": ")).startswith("StopIteration"):
+            text = (
+                f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the end "
+            )
+            found.append(text + "of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
         drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
         keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
@@ -154,11 +156,13 @@ def _skipped(trace: Trace) -> list[str]:
     for iterator in trace.index.iterators[:LOOKED_AT]:
         tasks = trace.tasks[(trace.tasks["loader"] == iterator.loader) & (trace.tasks["epoch"] == iterator.epochs[0])]
         steps = (tasks["asked"] - tasks["yielded"])[(tasks["asked"] >= 0) & (tasks["yielded"] >= 0)]
-        trains = SHORT * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
+        trains = SKIPS * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
         first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
-        if first > FEW and SHORT * np.median(steps[:first]) < np.median(steps[first : first + FEW]):
-            text = f"With the first {first} batches of an epoch nothing was done. If they are passed over to go on "
-            return [text + "after them, pass over their keys in the sampler: no sample is loaded for these."]
+        if first > FEW and SKIPS * np.median(steps[:first]) < np.median(steps[first : first + FEW]):
+            text = (
+                f"With the first {first} batches of an epoch hardly anything was done. If they are passed over to go "
+            )
+            return [text + "on after them, pass over their keys in the sampler: no sample is loaded for these."]
     return []
 
 

@@ -33,8 +33,8 @@ MANY_OBJECTS = 100  # ... or other objects, each of which takes time
 LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
 READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
-MOST = 0.8  # of the time for drawing keys: then the first draw of each epoch takes it
-HALF = 0.5  # of the columns: then padding is worth a word
+AT_FIRST = 0.8  # of the time for drawing keys, by the first draws
+PADDED = 0.5  # of the columns: then padding is worth a word
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -60,16 +60,16 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again from its beginning.
-    reads                   {read} were read for {made} of batches. Read no more than a sample needs{at_line}: open a
-                            file once, keep what is used again, take its samples together, give a search an index.
+    reads                   {bytes_read} were read for {bytes_made} of batches. Read only what a sample needs{at_line}:
+                            open a file once, keep what is used again (is a cache too small?), index what you search.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
                             changes, once is enough: keep them, or what the loop computes from them.
     OPTIONS
-    stream                  Let each worker read only its share of the iterable dataset, by get_worker_info(): every
-                            num_workers-th file, say. If it yields all, each sample comes once from every worker; if it
-                            reads all, and passes over what is not its own, more workers do not help.
+    stream                  Of several workers, each must read only its share of the iterable dataset, by
+                            get_worker_info(): every num_workers-th file, say. If each yields all, every sample comes
+                            once from each; if each reads all and skips the rest, more workers do not help.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store the result once, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
@@ -115,10 +115,9 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
                             batches in all: keep one iterator, and take a new one only when it ends.
-    early                   {early} of {epochs} epochs were left before their end: what is drawn and made for the rest
-                            is lost. Keep the iterator and go on, or draw only the keys that are used, by a sampler with
-                            num_samples and replacement=True, say.
-    one_draw & not early    Nearly all of that is the first draw of an epoch: compute what every epoch needs once, when
+    early                   {early} of {epochs} epochs were left before their end: what was drawn or made for the rest
+                            is lost. Keep the iterator and go on, or draw fewer keys (num_samples, replacement=True).
+    one_draw & not early    Nearly all of that is the first draw of each epoch: do what every epoch needs once, when
                             the sampler is made. (More workers do not help: main draws the keys.)
     not left & not one_draw Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
                             they follow the training). (More workers do not help: main draws the keys.)
@@ -131,7 +130,7 @@ STARTUP: the first batch of each epoch is slow, or none came
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
-    built                   The loader at {at} was built {built} times: build it once, before the loop{persistently}.
+    built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 What the dataset's own __iter__ does first{at_line}, if it fills a shuffle buffer, say,
                             persistent workers do in each epoch, too: let it give its first samples sooner.
@@ -202,7 +201,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     rare = judgement.away.rare.length
     rows = measures.config.get("batch_size") or 0
     drawn = measures.main_in(MainTime.DRAWING)
-    one_each = drawn.longest(measures.epochs).total
+    at_first = drawn.where(measures.events["task"][drawn.first] == 0).total
     busy, threads = cores.cores_are_the_limit(measures), cores.of_makers(measures, "cpu", "main_cpu")
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
@@ -220,7 +219,9 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "threads": threads / max(1, making.sum()) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
         "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
-        "one_draw": len(drawn.length) > 2 * measures.epochs and not left(measures) and one_each > MOST * drawn.total,
+        "one_draw": len(drawn.length) > 2 * measures.epochs
+        and not left(measures)
+        and at_first > AT_FIRST * drawn.total,
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
@@ -259,28 +260,28 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
 def _of_batches(measures: Measures) -> dict[str, Any]:
     """What they are made of, and whether it is pinning them that takes long."""
     made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
-    read, made = cores.read(measures), measures.batches * (made_of["bytes"] + OBJECT * made_of["objects"])
+    read, made = cores.bytes_read(measures), measures.batches * made_of["bytes"]
     return {
-        "reads": made and read > max(ENOUGH, READS * made),
-        "read": size(read),
-        "made": size(made),
-        "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         **made_of,
+        "reads": made_of["bytes"] > OBJECT * made_of["objects"] and read > max(ENOUGH, READS * made),
+        "bytes_read": size(read),
+        "bytes_made": size(made),
+        "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
         "views": made_of["storage"] > LARGE + made_of["bytes"],
         "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE_BATCH else "",
         "storage": size(made_of["storage"]),
-        "padding": f"{padding:.0%}" if HALF < (padding := made_of.get("padding", 0)) < 1 else "",
+        "padding": f"{padding:.0%}" if PADDED < (padding := made_of["padding"]) < 1 else "",
     }
 
 
 def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     workers, epochs = measures.num_workers, measures.epochs
-    none_came = not measures.batches and epochs_ended(measures)  # whatever the workers did
-    part = "" if none_came else slowest_part(measures, usual)
+    # If none came, that is so whatever the workers did.
+    part = "" if not measures.batches and epochs_ended(measures) else slowest_part(measures, usual)
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
-    often = early if 4 * early > epochs and not left(measures) else 0
+    often = early if early > 1 and 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
     ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
     refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
@@ -288,7 +289,6 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "epochs": epochs,
         "again": ordered and not built and len({each.loader for each in measures.trace.index.iterators}) > 1 < epochs,
         "at": measures.config.get("iterated_at") or "a prompt",
-        "persistently": "" if measures.config.get("persistent_workers") else ", with persistent_workers=True",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
         "early": often,

@@ -179,7 +179,7 @@ FEWEST_TRIED = 4  # workers, whatever the training needs: the average hides burs
 def number_of_workers(measures: Measures, times: Durations) -> list[int]:
     """0 (unless worker_init_fn takes long: main would have to do that), the recorded number, and others: as many as
     could keep up with the training, but no more than there are cores for what they compute, nor than were recorded if
-    they wait for each other or use all cores already."""
+    they wait for each other or use all cores already; of a stream no more than were recorded, or one."""
     was, computing = times.setting.num_workers, times.making_cpu.mean()
     making = computing + times.making_wait.mean()
     room = max(1, int(min(WORKERS[-1], times.cores * making / max(computing, 1e-9))))

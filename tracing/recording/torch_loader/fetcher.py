@@ -184,18 +184,19 @@ def padding_of(batch: Any) -> float:
     """Of a batch's largest tensor, shape (rows, columns, ...): the share of its last columns that are the same
     throughout, in all rows. 0 if it is too large to look at."""
     largest = max((each for each in leaves(batch) if isinstance(each, torch.Tensor)), key=lambda each: int(each.nbytes))
-    if largest.ndim < 2 or not MANY_COLUMNS <= largest.shape[1] < largest.nbytes < LARGE:
+    if largest.ndim < 2 or largest.shape[1] < MANY_COLUMNS or largest.nbytes >= LARGE:
         return 0.0
     same = (largest == largest[:1, -1:]).transpose(0, 1).flatten(1).all(1)
     return float(same.flip(0).cumprod(0).float().mean())
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
-    """Count the tensors of a batch, their bytes, those of the largest storage that one is a view of, other objects."""
+    """Count the tensors of a batch, other objects, the bytes of both as far as they are known, and those of the largest
+    storage that a tensor is a view of."""
     for leaf in leaves(batch):
+        noted["bytes"] += getattr(leaf, "nbytes", 0)
         if isinstance(leaf, torch.Tensor):
             noted["tensors"] += 1
-            noted["bytes"] += leaf.nbytes
             noted["storage"] = max(noted["storage"], leaf.untyped_storage().nbytes())
         else:
             noted["objects"] += 1

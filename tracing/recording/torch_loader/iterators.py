@@ -194,11 +194,12 @@ class Parallel(Emitting):
 
     def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:
         if not shutdown:
-            self._notice_deaths(None)  # it may be dead: then torch raises next
+            self._notice_deaths(None)  # for a dead one, too, torch calls this, and raises then
         super()._mark_worker_as_unavailable(worker_id, shutdown)
 
     def _notice_deaths(self, text: str | None) -> None:
-        """`text`: of an error, perhaps raised by the handler of SIGCHLD, whose message is that a worker is dead."""
+        """`text`: of an error, perhaps raised by the handler of SIGCHLD, whose message is that a worker is dead; None:
+        torch itself is looking."""
         for worker_id, process in enumerate(self._workers):
             if self._workers_status[worker_id] and worker_id not in self._died and not process.is_alive():
                 self._died.add(worker_id)
