@@ -47,29 +47,6 @@ def files(run: Path) -> tuple[Path, Path]:
 # ---- sound traces
 
 
-def test_events_of_all_processes_are_in_time_order(recorded: Recorded) -> None:
-    for name in LOADS:
-        trace = recorded(name)
-        assert trace.events.dtype == fmt.RECORD_DTYPE and (np.diff(trace.events["time"]) >= 0).all()
-        assert trace.damage == [] and trace.dropped == 0 and trace.complete == len(trace)
-        assert trace.start == trace.events["time"][0]
-        assert trace.duration == trace.events["time"][-1] - trace.events["time"][0]
-
-
-def test_a_trace_knows_its_iterators_and_their_configuration(recorded: Recorded) -> None:
-    (loader,) = recorded("persistent").loaders
-    assert (loader.num_workers, loader.epochs, loader.config["persistent_workers"]) == (2, (0, 1, 2), True)
-    assert loader.first == 0 and loader.last == len(recorded("persistent")) - 1
-    assert [each.epochs for each in recorded("two_at_once").loaders] == [(0,), (1,), (0,)]
-    assert [each.epochs for each in recorded("serial").loaders] == [(0,), (1,), (2,), (3,)]
-
-
-def test_threads_have_their_roles(recorded: Recorded) -> None:
-    found = {(actor.role, actor.worker, actor.queue) for actor in recorded("pinned").actors}
-    feeders = {("feeder", worker, queue) for worker in (0, 1) for queue in (Queue.INDEX, Queue.RESULT)}
-    assert found == {("main", -1, 0), ("pin", -1, 0), ("worker", 0, 0), ("worker", 1, 0), *feeders}
-
-
 def test_an_empty_trace_is_a_trace(nothing: tracing.Trace) -> None:
     assert len(nothing) == len(nothing.tasks) == len(nothing.events) == nothing.duration == 0
     assert nothing.state().loaders == [] and nothing.state().k == -1 and tracing.check(nothing) == []
