@@ -74,16 +74,17 @@ def steady(directory: Path, tasks: int, workers: int) -> tracing.Trace:
             files.setdefault(1 if in_main else 100 + worker, []).append(records)
     for pid, parts in files.items():
         roles = {1: range(workers)}.get(pid, [pid - 100])
-        first = [_event(Kind.LOADER, value=workers), _event(Kind.EPOCH_BEGIN, value=-1)] if pid == 1 else []
-        first += [_event(Kind.WORKER_BEGIN, worker=w) for w in roles if pid > 1]
-        first += [_event(Kind.FEEDER_BEGIN, worker=w, actor=1 + w, queue=Queue.INDEX) for w in roles if pid == 1]
-        first += [_event(Kind.FEEDER_BEGIN, worker=w, actor=1, queue=Queue.RESULT) for w in roles if pid > 1]
+        first = [event(Kind.LOADER, value=workers), event(Kind.EPOCH_BEGIN, value=-1)] if pid == 1 else []
+        first += [event(Kind.WORKER_BEGIN, worker=w) for w in roles if pid > 1]
+        first += [event(Kind.FEEDER_BEGIN, worker=w, actor=1 + w, queue=Queue.INDEX) for w in roles if pid == 1]
+        first += [event(Kind.FEEDER_BEGIN, worker=w, actor=1, queue=Queue.RESULT) for w in roles if pid > 1]
         rest = np.concatenate(parts)
         write_file(directory, pid, np.concatenate([*first, rest[np.argsort(rest["time"], kind="stable")]]))
     return tracing.load(directory)
 
 
-def _event(kind: Kind, **fields: Any) -> np.ndarray:
+def event(kind: Kind, **fields: Any) -> np.ndarray:
+    """One record, shape (1,)."""
     record = np.zeros(1, fmt.RECORD_DTYPE)
     for name, value in {"time": 1, "loader": 1, "task": -1, "worker": -1, "kind": kind, **fields}.items():
         record[name] = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.events import NO_TASK, STOP, Kind, Queue
-from tracing.recording import file_format as fmt
+from tests.tracing import traces
 from tracing.trace.event_words import Sentence, mark, sentence
 from tracing.trace.kinds import MARKED, TRAITS
 from tracing.trace.words import duration, size
@@ -14,10 +14,7 @@ from tracing.views.timeline.marks import FIRST, SECOND
 
 
 def event(kind: Kind, **fields: int) -> np.void:
-    events = np.zeros(1, fmt.RECORD_DTYPE)
-    for name, value in {"kind": kind, "task": 3, "worker": 1, "queue": Queue.RESULT, **fields}.items():
-        events[name] = value
-    return events[0]
+    return traces.event(kind, **{"task": 3, "worker": 1, "queue": Queue.RESULT, **fields})[0]
 
 
 def test_every_kind_has_the_words_that_views_need() -> None:
