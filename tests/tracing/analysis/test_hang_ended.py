@@ -18,7 +18,7 @@ from minidl.world.simulated import simulate, sleep
 from tests.minidl.dying import wait_until
 from tests.minidl.mains import Mains
 from tests.samples import Samples
-from tests.tracing.cli.terminal import batches_in
+from tests.tracing.cli.terminal import ROOT, batches_in
 from tracing.analysis.hang import lines, patience, stuck_moments
 from tracing.analysis.hang.explain import explain
 from tracing.analysis.hang.hang import Cause
@@ -27,7 +27,6 @@ from tracing.recording import watch as recording_watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "tests" / "tracing" / "stuck.py"
 SIGNALS = {  # how it is ended: (to its whole process group, signal)
     "Ctrl-C": (True, signal.SIGINT),
