@@ -83,12 +83,10 @@ def in_the_world(setting: Setting, times: dict[str, Any]) -> list[Event]:
         return Batch(times)
 
     def program() -> None:
-        workers = {}
-        if setting["workers"]:
-            workers = {"num_workers": setting["workers"], "prefetch_factor": setting["prefetch"]}
         loader: DataLoader[Any] = DataLoader(
             Samples(len(times["samples"]), make), batch_size=setting["batch"], collate_fn=collate,
-            in_order=setting["in_order"], pin_memory="host" if setting["pin"] else False, **workers,
+            in_order=setting["in_order"], pin_memory="host" if setting["pin"] else False,
+            num_workers=setting["workers"], prefetch_factor=setting["prefetch"] if setting["workers"] else None,
         )  # fmt: skip
         for _ in loader:
             spend(times["train"])

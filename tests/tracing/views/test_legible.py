@@ -43,20 +43,18 @@ def overlapping(boxes: Iterable[tuple[str, Bbox]]) -> list[tuple[str, str]]:
     return found
 
 
-STEADY: dict[str, tuple[int, dict[str, Any]]] = {  # name -> batches, options of the picture
-    "200 batches": (200, {}), "four digits": (1020, {"batches": (1000, 1016)}), "summed up": (300, {}),
-}  # fmt: skip
+# How many batches -> options of the picture: of single ones, of numbers with four digits, summed up.
+STEADY: dict[Any, dict[str, Any]] = {200: {}, 1020: {"batches": (1000, 1016)}, 300: {}}
 NOTES = [(100, "batch 9 was yielded where batch 8 was due"), (103, "and another")]
 REAL = ["in_order", "stream", "persistent", "failing", "dying", "slots", "serial"]
 
 
-@pytest.mark.parametrize("name", [*STEADY, *REAL])
-def test_no_words_overlap_and_none_are_cut_off(recorded: Recorded, name: str, tmp_path: Path) -> None:
-    if name in STEADY:
-        batches, options = STEADY[name]
-        figure = timeline(steady(tmp_path, batches, workers=16), **options)
+@pytest.mark.parametrize("load", [*STEADY, *REAL])
+def test_no_words_overlap_and_none_are_cut_off(recorded: Recorded, load: Any, tmp_path: Path) -> None:
+    if load in STEADY:
+        figure = timeline(steady(tmp_path, load, workers=16), **STEADY[load])
     else:
-        figure = timeline(recorded(name), notes=NOTES)
+        figure = timeline(recorded(load), notes=NOTES)
     figure.draw_without_rendering()
     words = words_of(figure)
     assert len(words) > 10 and not overlapping(words)
