@@ -43,12 +43,8 @@ LEAVE = "\x1b[?1049l"  # back to the terminal's first screen
 SHOW_CURSOR = "\x1b[?25h"
 
 
-def texts(frame: Frame) -> list[str]:
-    return list(lines_of(frame))
-
-
 def assert_fits(frame: Frame, width: int, height: int) -> None:
-    lines = texts(frame)
+    lines = list(lines_of(frame))
     assert len(lines) <= height and {cell_len(line) for line in lines} == {width}
 
 
@@ -72,14 +68,14 @@ def test_nothing_overflows(load: Any, recorded: Recorded, tmp_path: Path) -> Non
             frame = render(moment, width, height)
             assert_fits(frame, width, height)
             if load == 16 and height >= 24:  # each of them has a row
-                assert len(re.findall(r"│ *\d+ [a-z]", "\n".join(texts(frame)))) >= 16
+                assert len(re.findall(r"│ *\d+ [a-z]", "\n".join(lines_of(frame)))) >= 16
             assert_fits(render(dataclasses.replace(moment, help=True), width, height), width, height)
 
 
 def test_the_help_says_what_each_box_is(recorded: Recorded) -> None:
-    trace, page = recorded("pinned"), "\n".join(texts(Frame(HELP, 100)))
+    trace, page = recorded("pinned"), "\n".join(lines_of(Frame(HELP, 100)))
     state = trace.state(len(trace) // 2)
-    picture = "\n".join(texts(render(Moment(state, Recent(trace, state, state.time)), 200, 20)))
+    picture = "\n".join(lines_of(render(Moment(state, Recent(trace, state, state.time)), 200, 20)))
     boxes = re.findall(r"╭─ (?:[↱↳] )?([a-z_ ]+?) (?:·|─|╮)", picture)
     assert len(boxes) == 9 and all(name in page for name in boxes if name not in ("last events", "numbers"))
 
@@ -95,7 +91,7 @@ def test_what_the_state_holds_is_in_its_boxes(recorded: Recorded, load: str) -> 
         loader = next(loader for loader in state.loaders if loader.iterator == facts.loader)
         frame = render(Moment(state, facts), 200, 40)
         assert_fits(frame, 200, 40)
-        lines = texts(frame)
+        lines = list(lines_of(frame))
         for worker, shown in zip(loader.workers, lines[2:], strict=False):
             index, work, result = shown.strip("│").split("│▸│")
             for drawn, queues in (index, loader.index_queues), (result, loader.result_queues):
@@ -221,7 +217,7 @@ def test_a_run_in_progress_has_the_reports_verdict(recorded: Recorded) -> None:
     facts = Recent(trace, state, now)
     facts.limit = source.limit
     assert source.limit == f"so far {tracing.report(trace).loaders[0].verdict.value}"
-    assert source.limit in "".join(texts(render(Moment(state, facts), 120, 40)))
+    assert source.limit in "".join(lines_of(render(Moment(state, facts), 120, 40)))
 
 
 def test_a_resize_redraws_the_whole_picture(blocked: tracing.Trace) -> None:

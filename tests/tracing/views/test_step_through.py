@@ -135,7 +135,6 @@ def iterator_shown(trace: tracing.Trace, k: int) -> int:
     return of if of in there else there[0]
 
 
-THOROUGH = ("in_order", "dying")
 SAMPLED = ("pinned", "persistent", "nested", "empty", "serial", "slots", "second half", "torch")
 
 
@@ -151,7 +150,7 @@ def trace_of(load: str, recorded: Recorded, tmp_path: Path) -> tracing.Trace:
     return recorded(load)
 
 
-@pytest.mark.parametrize("load", [*THOROUGH, *SAMPLED])
+@pytest.mark.parametrize("load", ["in_order", "dying", *SAMPLED])
 def test_every_state_is_shown_forwards_backwards_and_jumping(
     load: str, recorded: Recorded, open_page: OpenPage, tmp_path: Path
 ) -> None:
