@@ -215,6 +215,15 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
     assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
 
 
+def test_a_loader_whose_worker_died_comes_first(tmp_path: Path) -> None:
+    """Also if main was in another one then, to evaluate."""
+    with pytest.raises(RuntimeError, match="is killed by signal"), tracing.record(tmp_path / "run.trace"):
+        for _ in TORCH.DataLoader(Samples(99, at={9: functools.partial(die, "SIGKILL")}), num_workers=1):
+            list(TORCH.DataLoader(Samples(50, napping(0.02))))
+    first = tracing.report(tracing.load(tmp_path / "run.trace")).loaders[0]
+    assert first.ended_early and first.config["num_workers"] == 1
+
+
 def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:
     found = tracing.report(loads.main_is_killed(tmp_path / "run.trace"))
     assert found.first_lines()[0].startswith("Note: Main was killed in the middle of an epoch, after 6 batches")
