@@ -119,7 +119,7 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {blamed.pid}"
     advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
-    called = stack.called_by(line) if stack is not None and line is not None else ""
+    called = stack.with_first({blamed.thread}).called_by(line) if stack is not None and line is not None else ""
     if called.endswith(("Queue.put", "Queue.get")):
         advice += QUEUE_IS_FULL if called.endswith("put") else QUEUE_IS_EMPTY
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):

@@ -71,11 +71,11 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             get_worker_info(): every num_workers-th file, say. If each yields all, every sample comes
                             once from each; if each reads all and skips the rest, more workers do not help.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
-                            store the result once, or use more cores.
+                            store once what is not random, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
                             beyond the cores: num_workers={more}. Or ask once per batch, in __getitems__ or collate_fn.
     cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
-                            Or make {slow} cheaper, or prepare and store the result once.
+                            Or make {slow} cheaper, or prepare and store once what is not random.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
                             for it once per batch (__getitems__), or give each worker a copy of its own.
@@ -101,7 +101,7 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
     stream
     -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
                             worker cannot have children, and must open itself what the dataset has open (files).
-    not waits               Make {slow} cheaper, or prepare and store the result once: workers share the {cores} cores.
+    not waits               Make {slow} cheaper, or store once what is not random: workers share the {cores} cores.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
     beside
     pins                    Make pinning cheaper: smaller batches (half precision, uint8 images); if the batch has its
