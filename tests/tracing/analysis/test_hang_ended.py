@@ -62,7 +62,7 @@ RUN = """
 import gc, sys
 from tracing.__main__ import main
 from tracing.recording import watch
-watch.LOOK = {look}
+watch.LOOK, watch.COST = {look}, 0  # samples as often as the shorter limits need
 status = main(["run", "-o", {directory!r}, {program!r}, *{args!r}])
 gc.freeze()  # what the forker had frozen, and the run has not left so
 sys.exit(status)
@@ -142,6 +142,9 @@ def test_what_it_hung_in_leads_the_report(
         found, lived = explain(trace, much_later), max(each["time"] for each in trace.samples if each["pid"] == pid)
         if found is None or found.links[-1].line is None:
             return False  # another worker was looked at first
+        blamed = found.links[-1]  # whether it computes, two samples show
+        if sum(each["pid"] == blamed.pid and each["time"] >= blamed.since for each in trace.samples) < 2:
+            return False
         return bool(lived >= found.links[0].since + max(patience.FLOOR_ENDED, patience.TIMES * found.usual))
 
     wait_until(is_known, 60)
