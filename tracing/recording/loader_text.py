@@ -4,6 +4,7 @@ program it is iterated, or an error was raised."""
 from __future__ import annotations
 
 import contextlib
+import inspect
 import multiprocessing
 import re
 import sys
@@ -88,7 +89,8 @@ def name_of(function: object) -> str:
 
 def drawing_of(loader: Any) -> dict[str, int | None]:
     """What a loader draws its keys from: `dataset_size`, and of a sampler that gives each rank its share,
-    `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None."""
+    `sampler_replicas`, `sampler_rank`, `sampler_epoch` and `sampler_seed`; else None. And of a stream, if the program
+    defines it, `asks_worker`: whether its module asks in which worker it is."""
     found: dict[str, int | None] = dict.fromkeys(("dataset_size", *DECIDES))
     with contextlib.suppress(Exception):  # these are the user's objects
         sampler = loader._index_sampler
@@ -97,6 +99,9 @@ def drawing_of(loader: Any) -> dict[str, int | None]:
         for entry, name in DECIDES.items():
             value = getattr(sampler, name, None)
             found[entry] = value if isinstance(value, int) else None
+        dataset = type(loader.dataset)
         if not loader._dataset_kind:  # torch asks an iterable dataset only if the program does
             found["dataset_size"] = len(loader.dataset)
+        elif not loader.worker_init_fn and not LIBRARY.search(inspect.getfile(dataset)):
+            found["asks_worker"] = "get_worker_info" in inspect.getsource(inspect.getmodule(dataset) or dataset)
     return found

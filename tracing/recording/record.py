@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import warnings
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -102,14 +101,12 @@ class Child:
 
     def __init__(self, directory: Path, run: Any) -> None:
         self.directory, self.run = directory, run
-        self.lock = threading.RLock()  # several threads may each begin to iterate a loader
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         if kind != events.LOADER:
             return
-        with self.lock:
-            if events.installed() == self.record:
-                self.become_a_part()
+        if events.installed() == self.record:  # else another thread was first
+            self.become_a_part()
         events.emit(kind, epoch_id, task, worker, queue, value, text)
 
     def become_a_part(self) -> None:
@@ -136,8 +133,6 @@ def _after_fork_in_child() -> None:
         about = fmt.description(recorder.directory)
         directory = recorder.directory.parent.parent if "part_of" in about else recorder.directory
         events.install(Child(directory, about.get("part_of", about.get("run"))).record)
-    elif isinstance(recorder, Child):
-        recorder.lock = threading.RLock()  # which no other thread holds
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,10 +1,13 @@
-"""Where a task's events are in the trace, and which keys the task was made of."""
+"""Where a task's events are in the trace, which keys the task was made of, and what was noted of batches."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from minidl.events import Kind
 from tracing.trace.event_index import HOP, NEVER
+from tracing.trace.event_index import Iterator as IndexedIterator
 from tracing.trace.trace import Trace
 
 
@@ -22,3 +25,11 @@ def keys_of(trace: Trace, loader: int, epoch: int, task: int, k: int = NEVER - 1
     drawn = position_of(trace, loader, epoch, task, "keys_drawn", k)
     keys: Any = trace.text(drawn) if drawn >= 0 else None
     return None if isinstance(keys, list) and keys.count(None) == len(keys) else keys
+
+
+def noted_of(trace: Trace, iterator: IndexedIterator) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What was noted of batches, once per worker and epoch, and at which positions."""
+    positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
+    for position in positions[trace.events["text"][positions] > 0].tolist():
+        if isinstance(noted := trace.text(position), dict):  # else it is lost: the file is damaged
+            yield position, noted

@@ -10,6 +10,7 @@ import math
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -131,6 +132,11 @@ def changed_in_main() -> None:
     list(loader)
 
 
+class Whole(torch.utils.data.IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(4))
+
+
 def one_position() -> None:
     file = open(__file__, "rb")  # noqa: SIM115
     dataset: Any = Samples(24, lambda key: file.seek(key))
@@ -191,6 +197,7 @@ ALIKE = dict.fromkeys(range(12), np.frombuffer(bytes(80)))  # one array, to whic
         (lambda: list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12)), "The 12 samples of a batch lay in one"),
         (lambda: list(TORCH.DataLoader(Samples(12, ALIKE.get), 12, collate_fn=len)), "The 12 samples of a batch lay"),
         (changed_in_main, "Main has changed the dataset since its workers started (size)."),
+        (lambda: list(TORCH.DataLoader(Whole(), num_workers=2)), "Where Whole is defined, nothing calls get_w"),
         (one_position, "Forked workers share the position in an open file of the dataset (archive.fp)"),
     ],
 )

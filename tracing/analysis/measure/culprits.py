@@ -24,6 +24,7 @@ from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator as IteratorInTrace
 from tracing.trace.intervals import Intervals, depth
 from tracing.trace.stacks import MAIN, Line, Stack
+from tracing.trace.task_events import noted_of
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
 
@@ -277,11 +278,3 @@ def repeated_generators(trace: Trace) -> list[str]:
     noted = [(each.loader, noted) for each in trace.index.iterators for _, noted in noted_of(trace, each)]
     drawn = Counter((loader, *item) for loader, each in noted for item in each.get("drawn", {}).items())
     return sorted({name for (_, name, _), times in drawn.items() if times > 1})
-
-
-def noted_of(trace: Trace, iterator: IteratorInTrace) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What was noted about batches, once per worker and epoch, and where."""
-    positions = trace.index.group(iterator.number, Kind.COLLATE_END).array
-    for position in positions[trace.events["text"][positions] > 0].tolist():
-        if isinstance(noted := trace.text(position), dict):  # else it is lost: the file is damaged
-            yield position, noted

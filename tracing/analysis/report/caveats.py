@@ -8,13 +8,14 @@ import signal
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import changed, noted_of, repeated_generators
+from tracing.analysis.measure.culprits import changed, repeated_generators
 from tracing.analysis.measure.run_end import fatal_error, main_was_killed
 from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
 from tracing.trace.event_words import exit_in_words
 from tracing.trace.stacks import Line
+from tracing.trace.task_events import noted_of
 from tracing.trace.trace import Trace
 from tracing.trace.words import size
 
@@ -90,6 +91,8 @@ def _named(trace: Trace) -> list[str]:
     """What is shared or changed, and should not be: generators, files and parts of the dataset, by name."""
     anew = np.flatnonzero((trace.events["kind"] == Kind.EPOCH_BEGIN) & (trace.events["text"] > 0)).tolist()
     in_main = sorted({name for position in anew for name in trace.text(position) or ()})
+    configs = [trace.config(each.number) for each in trace.index.iterators]
+    unasked = {each["dataset"] for each in configs if each.get("asks_worker") is False and each["num_workers"] > 1}
     named = {
         "Two workers, or two epochs, draw the same random numbers ({}): seed each worker in worker_init_fn, from "
         "get_worker_info().seed.": repeated_generators(trace),
@@ -97,6 +100,8 @@ def _named(trace: Trace) -> list[str]:
         "for. Open it in each, in worker_init_fn.": changed(trace, "read"),
         "Main has changed the dataset since its workers started ({}). Persistent workers keep the copy that they were "
         "given: what they need, put into shared memory (a tensor), or start them in each epoch.": in_main,
+        "Where {} is defined, nothing calls get_worker_info(): unless its workers share the stream in another way (by "
+        "a queue, say), each reads all of it, and every sample comes once from each.": sorted(unasked),
     }
     return [text.format(", ".join(names)) for text, names in named.items() if names]
 

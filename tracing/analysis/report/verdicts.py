@@ -67,9 +67,9 @@ WORKERS: main waits for batches that they make: they compute, or wait
     again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
                             changes, once is enough: keep them, or what the loop computes from them.
     OPTIONS
-    stream                  Of several workers, each must read only its share of the iterable dataset, by
-                            get_worker_info(): every num_workers-th file, say. If each yields all, every sample comes
-                            once from each; if each reads all and skips the rest, more workers do not help.
+    stream                  Of several workers, each must read only its share of the iterable dataset: every
+                            num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
+                            from each; if each reads all and skips the rest, more workers do not help.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
                             store once what is not random, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
