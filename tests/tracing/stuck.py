@@ -24,7 +24,7 @@ held: Any = {"copied": threading.Lock(), "shared": multiprocessing.Lock()}.get(w
 
 class Numbers:
     def __len__(self) -> int:
-        return 40 if where in ("evaluation", "evaluates", "prepares", "ahead") else 100_000
+        return 40 if where in ("evaluation", "evaluates", "prepares", "ahead", "behind") else 100_000
 
     def __getitem__(self, index: int) -> int:
         if index >= 20 and where == "dataset":
@@ -64,6 +64,13 @@ def init(worker_id: int) -> None:
         never.wait()  # stuck: init
 
 
+def fill(batches: queue.Queue[Any], loader: Any) -> None:
+    for batch in loader:
+        batches.put(batch)
+    while where == "behind":
+        batches.put(None)  # stuck: behind
+
+
 def main() -> None:
     DataLoader: Any = torch.utils.data.DataLoader if loader_of == "torch" else minidl.DataLoader
     if where == "prepares":
@@ -74,11 +81,13 @@ def main() -> None:
         "num_workers": 0 if where == "dataset" else 2, "sampler": Sampler(), "collate_fn": collate,
     }  # fmt: skip
     loader = DataLoader(Numbers(), 4, worker_init_fn=init, **options)
-    if where == "ahead":  # another thread iterates, and says nothing when it ends
-        batches: queue.Queue[Any] = queue.Queue()
-        threading.Thread(target=lambda: list(map(batches.put, loader)), daemon=True).start()
-        while True:
+    if where in ("ahead", "behind"):  # another thread iterates, and says nothing when it ends, or cannot say it
+        batches: queue.Queue[Any] = queue.Queue(len(loader))
+        thread = threading.Thread(target=fill, args=(batches, loader), daemon=True)
+        thread.start()
+        while where == "ahead":
             batches.get()  # stuck: ahead
+        thread.join()
     for number, _batch in enumerate(loader):
         time.sleep(0.01)
         if number == 6 and where in ("training", "caught"):

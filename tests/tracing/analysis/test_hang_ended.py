@@ -47,13 +47,14 @@ STUCK = [
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
     ("torch", "mark", "SIGTERM", Cause.CODE),
     ("minidl", "ahead", "Ctrl-C", Cause.TRAINING),
+    ("torch", "behind", "Ctrl-C", Cause.TRAINING),
     ("torch", "computes", "Ctrl-C", Cause.CODE),
     ("torch", "copied", "Ctrl-C", Cause.CODE),
     ("minidl", "shared", "Ctrl-C", Cause.CODE),
 ]
 ADVICE = {  # -> where
     "a lock that is shared": ("shared",), "it took itself": ("copied",), "it waits for others": ("first", "collate"),
-    "the queue is full": ("queue",), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
+    "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
 }  # fmt: skip
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 
@@ -120,7 +121,8 @@ def program(mains: Mains, tmp_path: Path) -> Iterator[Program]:
 def seen_at(path: Path, where: str) -> int:
     """When a process was first seen in this line of the program; 0: not yet."""
     try:
-        return next(each.time for each in tracing.load(path).stacks if f"# stuck: {where}" in str(each.line()))
+        seen = ((each.time, str(each.line(name))) for each in tracing.load(path).stacks for name in each.threads)
+        return next(time for time, line in seen if f"# stuck: {where}" in line)
     except (tracing.TraceError, StopIteration):  # there is no trace yet
         return 0
 

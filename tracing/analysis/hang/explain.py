@@ -99,9 +99,8 @@ def _may_be_stuck_outside(trace: Trace, moment: Moment, last: int, status: MainS
     if moment.ending is Ending.RECORDED or status is MainStatus.TRAINING:
         return moment.ending is not Ending.RECORDED
     main, since = trace.actors[moment.actor], int(trace.events["time"][last])
-    thread = lines.thread(main.pid, main.thread, since)
-    has_line = lines.line(main.pid, thread, since, own=True) is not None
-    return has_line and thread == MAIN and lines.waits(main.pid, since)
+    has_line = lines.line(main.pid, MAIN, since, own=True) is not None  # whichever thread iterated
+    return has_line and lines.waits(main.pid, since)
 
 
 def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState | None:
