@@ -122,7 +122,7 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     if called.endswith(("Queue.put", "Queue.get")):
         advice += QUEUE_IS_FULL if called.endswith("put") else QUEUE_IS_EMPTY
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
-        advice += COMPUTES.format(IN_MAIN if forked else "")
+        advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else IN_MAIN)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += OTHERS if called.endswith(POOLS) else _what_it_lacks(stack, line)
     if moment.left:
@@ -141,6 +141,10 @@ def _may_lack_what_it_waits_for(lines: Lines, blamed: Link) -> bool:
     """Whether a process waits for a lock or a thread, as far as its line shows, or has made no batch yet and waits."""
     if blamed.line is None or WAITS.search(blamed.line.source):
         return True
+    return not _has_made_a_batch(lines, blamed) and lines.waits(blamed.pid, blamed.since)
+
+
+def _has_made_a_batch(lines: Lines, blamed: Link) -> bool:
+    """Its process."""
     events, own = lines.trace.events, np.array([each.pid == blamed.pid for each in lines.trace.actors])
-    made = own[events["actor"][events["kind"] == Kind.COLLATE_END]].any()
-    return not made and lines.waits(blamed.pid, blamed.since)
+    return bool(own[events["actor"][events["kind"] == Kind.COLLATE_END]].any())
