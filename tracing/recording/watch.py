@@ -115,8 +115,8 @@ class Watch:
             now = time.monotonic_ns()
             age, is_late = now - self._begun, now - due > LATE
             if age >= self._look:
-                self._read = linux.bytes_read()
                 self._note_stacks(*((now, _stacks()) if is_late else _at_any_moment()))
+                self._read = linux.bytes_read()  # after the look, since it gives up Python's lock
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._look = age + max(min(age // 4, LOOK), min(LOOK_COST * took, SECOND))
             self._sample()
