@@ -43,7 +43,7 @@ OTHERS = (
 )
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 IN_MAIN = "; build what all workers need in main, before they start"
-QUEUE_IS_FULL = ": the queue is full until something is taken out of it (in the training loop, not only after it)"
+QUEUE_IS_FULL = ": the queue is full. Empty it in the training loop, not only after it, and before you join its thread"
 
 
 def explain(trace: Trace, now: int | None = None) -> Hang | None:
