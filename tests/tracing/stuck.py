@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -37,6 +38,10 @@ class Numbers:
             with held, held:  # stuck: copied # stuck: shared
                 pass
         all(index >= 20 and where == "computes" for _ in iter(int, 1))  # stuck: computes
+        if index >= 20 and where == "program":
+            subprocess.Popen([sys.executable, "-c", "print('.' * 100_000)"], stdout=-1).wait()  # stuck: program
+        while index >= 20 and where == "polls":
+            time.sleep(0.01)  # stuck: polls
         while index >= 20 and where == "queue":
             full.put(index)  # stuck: queue
         return index

@@ -248,10 +248,11 @@ def seeds(ranks: Ranks) -> Broken:
                 return  # the same is true of the other loaders
 
 
+EQUAL = "equal numbers of batches"
 AUDITS: dict[str, Callable[[Ranks], Broken]] = {
     "set_epoch": another_order,
     "each sample once": each_sample_once,
     "a share each": a_share_each,
-    "equal numbers of batches": equal_numbers,
+    EQUAL: equal_numbers,
     "seeds": seeds,
 }

@@ -12,7 +12,7 @@ from tracing.analysis.measure.waited import Verdict
 from tracing.analysis.report.report import Report
 from tracing.analysis.report.report import report as report_of_trace
 from tracing.analysis.report.text import first_lines, table
-from tracing.ranks.check import check_ranks
+from tracing.ranks.check import EQUAL, Finding, check_ranks
 from tracing.ranks.hold_up import HoldUp, hold_up
 from tracing.ranks.ranks import Rank, Ranks
 from tracing.ranks.steps import steps_of
@@ -45,16 +45,18 @@ IN_STEP = "The ranks begin their steps together. (One that is slower before they
 class RunReport:
     """`str()` is its text."""
 
-    def __init__(self, ranks: Ranks, notes: list[str], warnings: int) -> None:
+    def __init__(self, ranks: Ranks, findings: list[Finding]) -> None:
         steps = steps_of(ranks)
         waited = dict(zip(ranks.together, steps.waited.sum(axis=0).tolist(), strict=True))
         self.path = str(ranks.path)
-        self.notes = notes  # what is wrong with the ranks as a whole
-        self.warnings = warnings  # how many more of these `tracing.check` has
         self.ranks = [RankReport(each, report_of_trace(each.trace), waited.get(each, 0)) for each in ranks.all]
+        hung = any(own.hung for each in self.ranks for own in each.report.loaders)
+        # What is wrong with the ranks as a whole. (How many more of these `tracing.check` has: warnings.)
+        self.notes = _notes(findings, hung)
+        self.warnings = len(findings) - len(self.notes)
         self.hold_up = hold_up(ranks, steps)
         self.opened = _opened(self.ranks, self.hold_up)  # the one whose report matters most
-        self.synchronised = steps.synchronised  # whether the ranks were seen to wait for each other
+        self.synchronised = steps.synchronised and not hung  # whether the ranks were seen to wait for each other
         if 0 < len(ranks.together) < ranks.world_size:
             compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
             self.notes.append(f"{compared}: those that one host has recorded here.")
@@ -109,11 +111,15 @@ def report(run: Trace | Ranks | str | os.PathLike[str]) -> Report | RunReport:
         return report_of_trace(run)
     ranks = run if isinstance(run, Ranks) else Ranks(run)
     findings = check_ranks(ranks)
-    notes = [f"{_upper(each.what)}." for each in findings if each.wrong is not False]
     if len(ranks.all) == 1:
         only = report_of_trace(ranks.all[0].trace)
-        return replace(only, notes=only.notes + notes)
-    return RunReport(ranks, notes, sum(each.wrong is False for each in findings))
+        return replace(only, notes=only.notes + _notes(findings))
+    return RunReport(ranks, findings)
+
+
+def _notes(findings: list[Finding], hung: bool = False) -> list[str]:
+    """What is surely wrong; and what a hang of a rank may come from."""
+    return [f"{_upper(each.what)}." for each in findings if each.wrong is not False or (hung and each.name == EQUAL)]
 
 
 def _opened(reports: list[RankReport], held: HoldUp | None) -> RankReport:

@@ -8,6 +8,7 @@ import inspect
 import multiprocessing
 import re
 import sys
+import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
@@ -68,15 +69,16 @@ def line_of_program() -> str:
 
 
 DIED = "DataLoader worker "  # how torch's message begins
+SAID = 200  # characters of an error
 
 
 def where_raised(error: BaseException) -> str:
-    """The error's type, and the last line of the program in its traceback: "KeyError at train.py:31, main". If it is
-    a worker's death, also what torch says of it."""
+    """The error's type, the last line of the program in its traceback, and what it says: "KeyError at train.py:31,
+    main: 'image'"."""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
     places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
-    said = describe(error, as_repr=False).partition(": ")[2].partition(".")[0]
-    return " at ".join([type(error).__name__, *places]) + f": {said}" * said.startswith(DIED)
+    said = textwrap.shorten(describe(error, as_repr=False).partition(": ")[2], SAID, placeholder=" ...")
+    return ": ".join(filter(None, [" at ".join([type(error).__name__, *places]), said]))
 
 
 def name_of(function: object) -> str:

@@ -51,10 +51,13 @@ STUCK = [
     ("torch", "computes", "Ctrl-C", Cause.CODE),
     ("torch", "copied", "Ctrl-C", Cause.CODE),
     ("minidl", "shared", "Ctrl-C", Cause.CODE),
+    ("torch", "program", "Ctrl-C", Cause.CODE),
+    ("minidl", "polls", "kill -9 of all", Cause.CODE),
 ]
 ADVICE = {  # -> where
     "a lock that is shared": ("shared",), "it took itself": ("copied",), "it waits for others": ("first", "collate"),
     "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
+    "the program that it waits for": ("program",), "it sleeps and looks again": ("polls",),
 }  # fmt: skip
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 

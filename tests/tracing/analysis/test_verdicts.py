@@ -201,7 +201,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "more slow samples than the workers can keep up with": (  # the first one, too
         Makes(48, lambda index: sleep(0.01 if index % 6 else 0.4)), {},
-        Said(Verdict.HOLD_UP, "", ("Make the slow samples cheaper.", "in_order=False", "reorder buffer")),
+        Said(Verdict.HOLD_UP, "", ("Make the slow samples cheaper.", "Worker 0 did most of", "reorder buffer")),
     ),
     "a few slow samples": (
         Makes(40, lambda index: sleep(0.5 if index % 10 == 7 else 0.005)), {"step": 0.05},

@@ -32,18 +32,23 @@ COPIED = (
     " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
     "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
 )
-QUEUE_IS_EMPTY = (
-    ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits for this batch, "
-    "nor can another process if it is a queue.Queue; and each reader needs an end mark of its own"
-)
 POOLS = ("wait", "result", "result_iterator", "Pool.map", "Result.get")  # what is called to wait for others
 OTHERS = (
     ": it waits for others (for an event, a pool's result, or until all have come to a barrier): see which of them has "
     "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
 )
+CALLS = {  # the end of what it has called -> what is added
+    "Popen.wait": ": the program that it waits for may wait, too, until what it prints is read (by communicate(), say)",
+    "Queue.put": ": the queue is full. Empty it in the training loop, not only after it, and before you join a thread",
+    "Queue.get": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "
+    "for this batch, nor can another process if it is a queue.Queue; and each reader needs an end mark of its own",
+}
+POLLS = (
+    ": it sleeps and looks again. See what ends that (a file, a flag, a process), and whether it was left behind or "
+    "has not been set"
+)
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 IN_MAIN = "; build what all workers need in main, before they start"
-QUEUE_IS_FULL = ": the queue is full. Empty it in the training loop, not only after it, and before you join its thread"
 
 
 def explain(trace: Trace, now: int | None = None) -> Hang | None:
@@ -119,8 +124,10 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
     called = stack.with_first({blamed.thread}).called_by(line) if stack is not None and line is not None else ""
-    if called.endswith(("Queue.put", "Queue.get")):
-        advice += QUEUE_IS_FULL if called.endswith("put") else QUEUE_IS_EMPTY
+    if said := [text for end, text in CALLS.items() if called.endswith(end)]:
+        advice += said[0]
+    elif cause is Cause.CODE and line is not None and "sleep(" in line.source:
+        advice += POLLS
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else IN_MAIN)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):

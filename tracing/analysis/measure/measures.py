@@ -303,7 +303,7 @@ def _built_anew(trace: Trace, iterators: list[Iterator]) -> list[list[Iterator]]
     """All of these together, if each loader replaced the one before; else those of each loader: two that
     are iterated in turn do not replace each other."""
     loaders = list(dict.fromkeys(each.loader for each in iterators))
-    begun = trace.events["loader"][trace.events["kind"] == Kind.EPOCH_BEGIN].astype(np.int64)
-    if (np.diff(begun[np.isin(begun, loaders)]) >= 0).all():
+    used = trace.events["loader"][np.isin(trace.events["kind"], (Kind.EPOCH_BEGIN, Kind.YIELDED))].astype(np.int64)
+    if (np.diff(used[np.isin(used, loaders)]) >= 0).all():
         return [iterators]
     return [[each for each in iterators if each.loader == loader] for loader in loaders]

@@ -7,6 +7,7 @@ import re
 from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_of
 from tracing.analysis.measure.measures import Measures, measure
+from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import DIED
 from tracing.trace.event_index import NEVER, Iterator
 from tracing.trace.process_liveness import ProcessStatus, processes
@@ -36,12 +37,19 @@ def ended_early(measures: Measures) -> bool:
 
 def failed(measures: Measures) -> bool:
     """Whether an error ended the run: that needs fixing before anything else."""
-    return fatal_error(measures.trace, measures.iterators[-1]) is not None or died_in_a_step(measures) is not None
+    raised = fatal_error(measures.trace, measures.iterators[-1]) is not None or died_in_a_step(measures) is not None
+    return raised or (not measures.batches and ended_by(measures.trace) != "")
+
+
+def ended_by(trace: Trace) -> str:
+    """The error that ended the program: "KeyError at train.py:31, main: 'image'"; "" for none, and for Ctrl-C."""
+    error = str(trace.about.get("ended_by", ""))
+    return "" if error.startswith(CTRL_C) else error
 
 
 def died_in_a_step(measures: Measures) -> int | None:
     """The worker whose death ended the program, raised by torch's handler of SIGCHLD while main was in no loader."""
-    died = re.search(rf"{DIED}\(pid (\d+)\)", measures.trace.about.get("ended_by", ""))
+    died = re.search(rf"{DIED}\(pid (\d+)\)", ended_by(measures.trace))
     return worker_of(measures).get(int(died[1])) if died else None
 
 

@@ -28,7 +28,8 @@ def advice_after_error(measures: Measures) -> list[str]:
     if not batches:
         error = fatal_error(trace, last)
         return [FILES] if error is not None and OUT_OF_FILES.search(str(trace.text(error))) else []
-    debugger = " If these keys fail with num_workers=0, a debugger shows why; if not, look at what the workers share."
+    debugger = " If these keys fail with num_workers=0, a debugger shows why. If not, look at what the workers "
+    debugger += "share, also with main: a file, a lock, a transaction that it has not committed."
     return [f"Fix that first: {'; '.join(batches[:3])}." + debugger * bool(measures.num_workers)]
 
 

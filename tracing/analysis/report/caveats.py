@@ -9,8 +9,7 @@ import numpy as np
 
 from minidl.events import Kind
 from tracing.analysis.measure.culprits import changed, repeated_generators
-from tracing.analysis.measure.run_end import fatal_error, main_was_killed
-from tracing.recording.file_format import CTRL_C
+from tracing.analysis.measure.run_end import ended_by, fatal_error, main_was_killed
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
 from tracing.trace.event_words import exit_in_words
@@ -38,8 +37,8 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     """What to know before you trust the rest. A death that is `already_reported`, or was raised to the training loop
     (as most are), is not repeated."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST] + _killed(trace)
-    if not found and (error := trace.about.get("ended_by", CTRL_C)) and not error.startswith(CTRL_C):
-        found.append(f"The program ended with {error}: the report covers the time until then.")
+    if not found and (error := ended_by(trace)):
+        found.append(f"The program ended with {error}. The report covers the time until then.")
     found += _failed_workers(trace)
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
@@ -73,10 +72,14 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
 
 def _killed(trace: Trace) -> list[str]:
     """Main, in the epoch that it began last."""
-    numbers = [each.number for each in trace.index.iterators if main_was_killed(trace, each)]
-    yielded = len(trace.index.group(numbers[-1], Kind.YIELDED)) if numbers else 0
-    text = f"Main was killed in the middle of an epoch, after {yielded} batches (or it left without a shutdown, as "
-    return [text + "os._exit does). The report covers the time until then."] if numbers else []
+    killed = [each for each in trace.index.iterators if main_was_killed(trace, each)]
+    after = f"after {_yielded(trace, killed[-1])} batches" if killed else ""
+    text = f"Main was killed in the middle of an epoch, {after} (or it left without a shutdown, as os._exit does). "
+    return [text + "The report covers the time until then."] if killed else []
+
+
+def _yielded(trace: Trace, iterator: Iterator) -> int:
+    return len(trace.index.group(iterator.number, Kind.YIELDED))
 
 
 def _failed_workers(trace: Trace) -> list[str]:
@@ -125,6 +128,9 @@ def _same_batches(trace: Trace) -> list[str]:
         if len(keys) > FEWEST and FEW * few < min(len(keys), there):
             text = f"Of {there:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
             found.append(text + "WeightedRandomSampler each sample has a weight, not each class.)")
+        if len(trace.index.group(iterator.number, Kind.EPOCH_END)) and not _yielded(trace, iterator):
+            text = f"An epoch of loader {iterator.loader} ended without a batch: "
+            found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
         samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
         if samples > FEW and places == 1:
             text = f"The {samples} samples of a batch lay in one memory. If the dataset fills it anew for each, they "

@@ -35,6 +35,7 @@ READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
 AT_FIRST = 0.8  # of the time for drawing keys, by the first draws
 PADDED = 0.5  # of the columns: then padding is worth a word
+ALONE = 2 / 3  # of what all workers do, by one of them: then it has the slow batches
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
@@ -59,7 +60,7 @@ WORKERS: main waits for batches that they make: they compute, or wait
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
-                            grows{at_line}, or is read again from its beginning.
+                            grows{at_line}, or is read again. (A long call may be seen as the line after it.)
     reads                   {bytes_read} were read for {bytes_made} of batches. Read only what a sample needs{at_line}:
                             open a file once, keep what is used again (is a cache too small?), index what you search.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
@@ -70,8 +71,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
     stream                  Of several workers, each must read only its share of the iterable dataset: every
                             num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
                             from each; if each reads all and skips the rest, more workers do not help.
-    cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper, or prepare and
-                            store once what is not random, or use more cores.
+    cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper: first do what
+                            makes data smaller. Or prepare and store once what is not random, or use more cores.
     waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
                             beyond the cores: num_workers={more}. Or ask once per batch, in __getitems__ or collate_fn.
     cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
@@ -82,6 +83,8 @@ TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one
     OPTIONS
+    in_step                 {in_step} did most of the work. Batches are dealt out in turn: if one in {workers} is slow
+                            (a table has their keys), take another num_workers; if not, that worker is slow.
     -                       Make the slow samples cheaper{at_line}. A table has the slowest batches' keys and workers.
     in_order                in_order=False, if the order of batches need not be the same in every run.
 PREFETCH: workers idle while main trains, then main waits for them
@@ -225,6 +228,8 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
+    worked = [each.total for each in measures.made]
+    known["in_step"] = f"Worker {np.argmax(worked)}" if workers > 1 and max(worked) > ALONE * sum(worked) else ""
     known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen)
     known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows"))
     return known | _of_start_and_end(measures, usual)
