@@ -38,6 +38,8 @@ OTHERS = (
     "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
 )
 CALLS = {  # the end of what it has called -> what is added
+    "Process.join": ": that process has not ended. See what it waits for: an end mark in its queue, say",
+    "Thread.join": ": that thread has not ended. See what it waits for: an end mark in its queue, say",
     "Popen.wait": ": the program that it waits for may wait, too, until what it prints is read (by communicate(), say)",
     "Queue.put": ": the queue is full. Empty it in the training loop, not only after it, and before you join a thread",
     "Queue.get": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "

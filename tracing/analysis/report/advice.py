@@ -40,6 +40,7 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     error = str(measures.trace.text(failed)) if failed >= 0 else ""
     if failed >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
+        what += ", as a sample is None" * bool("NoneType" in error and row["collate_begin"] >= 0)
         what += ", as its samples differ in shape" * ("storage that is not resizable" in error)
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"

@@ -10,6 +10,7 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.culprits import changed, repeated_generators
 from tracing.analysis.measure.run_end import ended_by, fatal_error, main_was_killed
+from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
 from tracing.trace.event_words import exit_in_words
@@ -45,7 +46,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_named(trace), *_same_batches(trace), *_memory(trace), *_skipped(trace)]
+    found += [*_named(trace), *_same_batches(trace, hung=already_reported != ""), *_memory(trace), *_skipped(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -109,7 +110,7 @@ def _named(trace: Trace) -> list[str]:
     return [text.format(", ".join(names)) for text, names in named.items() if names]
 
 
-def _same_batches(trace: Trace) -> list[str]:
+def _same_batches(trace: Trace, hung: bool) -> list[str]:
     """What makes a program train on fewer samples than it has."""
     found, events = list[str](), trace.events
     if ((events["kind"] == Kind.EPOCH_END) & (events["text"] > 0)).any():
@@ -128,9 +129,13 @@ def _same_batches(trace: Trace) -> list[str]:
         if len(keys) > FEWEST and FEW * few < min(len(keys), there):
             text = f"Of {there:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
             found.append(text + "WeightedRandomSampler each sample has a weight, not each class.)")
-        if len(trace.index.group(iterator.number, Kind.EPOCH_END)) and not _yielded(trace, iterator):
+        yielded, ended = _yielded(trace, iterator), len(trace.index.group(iterator.number, Kind.EPOCH_END))
+        if ended and not yielded:
             text = f"An epoch of loader {iterator.loader} ended without a batch: "
             found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
+        if there == 0 and yielded and not ended and not hung and trace.about.get("ended_by", "").startswith(CTRL_C):
+            text = f"The epoch of loader {iterator.loader} had not ended after {yielded:,} batches. "
+            found.append(text + "If its stream begins again by itself (while True), no epoch ends.")
         samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
         if samples > FEW and places == 1:
             text = f"The {samples} samples of a batch lay in one memory. If the dataset fills it anew for each, they "

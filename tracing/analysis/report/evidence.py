@@ -17,6 +17,7 @@ from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_parts
 from tracing.analysis.measure.waited import Verdict
 from tracing.trace.intervals import Intervals, concatenate
+from tracing.trace.stacks import MAIN
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import duration
 
@@ -157,7 +158,8 @@ def shares(measures: Measures) -> list[Reason]:
 
 def making_in_main(measures: Measures) -> list[Reason]:
     loading, whole = Number("longest", measures.main_in(MainTime.LOADING), most=3), run(measures)
-    text = f"main made every batch itself for {loading} ({loading.share_of(whole)}), and did not train meanwhile"
+    who = "main" if MAIN in measures.main_threads else "a thread"
+    text = f"{who} made every batch itself for {loading} ({loading.share_of(whole)}), and did not train meanwhile"
     return [Reason(text, [loading, whole]), *seen(measures)]
 
 

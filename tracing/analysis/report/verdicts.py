@@ -25,6 +25,7 @@ from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict, epochs_ended, left
 from tracing.analysis.report.evidence import slowest_step
 from tracing.analysis.whatif.promises import Change
+from tracing.trace.stacks import MAIN
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.words import size
 
@@ -191,7 +192,7 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
-        Verdict.NO_WORKERS: known["collate_fn"],
+        Verdict.NO_WORKERS: known["collate_fn"] if known["main"] else "in a thread: main may train meanwhile",
         Verdict.SAMPLER: known["sampler"],
         Verdict.STARTUP: "" if known["batches"] else "no batch was yielded",
     }.get(verdict, "")
@@ -215,6 +216,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
+        "main": MAIN in measures.main_threads,
         "more": max(4, 2 * workers),
         "cores": cores.cores(measures),
         "cores_busy": busy,

@@ -24,6 +24,7 @@ from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.waited import MATTERS, Judgement, Verdict
 from tracing.analysis.whatif.durations import SECOND, Durations, Setting
 from tracing.analysis.whatif.replay import Replay, fitted
+from tracing.trace.stacks import MAIN
 from tracing.trace.words import duration
 
 MOST = 1000  # batches of a longer trace that are replayed
@@ -148,6 +149,8 @@ class Replays:
         """Why it cannot be said how much this saves; empty if it can."""
         if self.crowded:
             return "other programs use the cores"
+        if MAIN not in self.measures.main_threads:
+            return "a thread iterates, and what others do meanwhile is not known"
         # Threads of one step wait for each other: one that gets no core holds up all of it.
         busy = self.times.cpu * self.batches / self.taken(setting) / self.times.cores
         if busy > BUSY and self.times.helpers > THREADS and not self.was.num_workers:
