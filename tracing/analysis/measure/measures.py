@@ -73,9 +73,8 @@ class Measures:
 
     def between(self, rows: np.ndarray, begin: str, end: str) -> Intervals:
         """From one hop to another, for each of these tasks that made both."""
-        both = (rows[begin] >= 0) & (rows[end] >= 0)
-        begins, ends = rows[begin][both], rows[end][both]  # column by column: a row has 46 numbers
-        return Intervals(begins, ends, self.positions(begins, begin), self.positions(ends, end))
+        both = (rows[begin] >= 0) & (rows[end] >= 0)  # column by column: a row has 46 numbers
+        return self.of_events(self.positions(rows[begin][both], begin), self.positions(rows[end][both], end))
 
     def stage(self, begin: str, end: str) -> np.ndarray:
         """How long each task took from one hop to another, for those that made both (ns)."""
@@ -273,9 +272,8 @@ class Measures:
 
     def stretches(self, mask: np.ndarray) -> Intervals:
         """The time of the pieces of the grid that `mask` chooses. (Each edge of the grid is the time of an event.)"""
-        changes = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))  # where a run of pieces begins, and ends
-        begin, end = self.grid.edges[np.flatnonzero(changes == 1)], self.grid.edges[np.flatnonzero(changes == -1)]
-        return Intervals(begin, end, np.searchsorted(self.time, begin), np.searchsorted(self.time, end))
+        begins, ends = self.grid.edges[:-1][mask], self.grid.edges[1:][mask]
+        return self.of_events(np.searchsorted(self.time, begins), np.searchsorted(self.time, ends)).joined()
 
 
 def epoch_ids(rows: np.ndarray) -> np.ndarray:
