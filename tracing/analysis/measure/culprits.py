@@ -230,9 +230,8 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
     for worker in range(measures.num_workers):
         both = (measures.groups(Kind.STREAM_END, worker=worker), measures.groups(Kind.EPOCH_END))
         for ends, over in zip(*both, strict=True):
-            at = np.minimum(np.searchsorted(over, ends), max(0, len(over) - 1))
-            if len(ends) and len(over):
-                yield measures.of_events(ends, np.maximum(ends, over[at]))
+            until = np.append(over, 0)[np.searchsorted(over, ends)]  # 0: the epoch was left, or goes on
+            yield measures.of_events(ends, np.maximum(ends, until))
 
 
 def contents(measures: Measures) -> dict[str, Any]:
