@@ -111,9 +111,7 @@ def cores_of_others(measures: Measures) -> float:
     its machine's cores."""
     samples = measures.trace.samples
     machine = samples[(samples["busy"] >= 0) & (samples["idle"] >= 0)]
-    if len(machine) < 2:
-        return 0.0
-    grown = {name: float(machine[name][-1] - machine[name][0]) for name in ("time", "busy", "idle")}
+    grown = {name: float(np.diff(machine[name]).sum()) for name in ("time", "busy", "idle")}
     if not 0.75 <= (grown["busy"] + grown["idle"]) / max(1.0, grown["time"] * cores(measures)) <= 1.25:
         return 0.0
     within = Intervals(machine["time"][:1], machine["time"][-1:], np.zeros(1, np.int64), np.zeros(1, np.int64))
