@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import enum
 
-import numpy as np
-
 from minidl.events import Kind
 from tracing.analysis.measure import cores, culprits
-from tracing.analysis.measure.measures import Measures, epoch_ids
+from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
 
@@ -81,8 +79,7 @@ def steady_wait(measures: Measures) -> float:
     """The share of its time that main waits once every worker has made its first batch of the epoch, 0 to 1; 1 if the
     load is too short to know."""
     rows, asked, had = measures.requests
-    _, first, which = np.unique(epoch_ids(rows), return_index=True, return_inverse=True)
-    steady = np.arange(1, len(rows) + 1) - first[which] >= measures.num_workers  # an epoch's batch 0 is not a request
+    steady = rows["task"] >= measures.num_workers
     if not measures.num_workers or steady.sum() < measures.num_workers:
         return 1.0
     waited = int((had - asked)[steady].sum())
@@ -145,27 +142,22 @@ def moving_share(measures: Measures) -> float:
     return max(0.0, 1 - int(measures.stage("fetch_begin", measures.made_at).sum()) / max(1, had))
 
 
-def _takes(found: dict[Verdict, int], cause: Verdict, cost: float, *of: Verdict) -> None:
-    """Attribute up to this cost to a finer cause instead of these, in their order."""
-    left = int(cost)
-    for each in of:
-        part = min(found[each], left)
-        found[each] -= part
-        left -= part
-    found[cause] = found.get(cause, 0) + int(cost) - left
-
-
 def _shares(measures: Measures, found: dict[Verdict, int]) -> None:
-    """Waiting while workers have come to the end of their streams: their share of it."""
+    """Waiting while workers have come to the end of their streams: their share of it, out of what other causes cost."""
     ended = sum(measures.grid.depth(each.begin, each.end) for each in culprits.ended_streams(measures))
     cost = (measures.grid.length * measures.during("made") * ended).sum() / max(1, measures.num_workers)
-    _takes(found, Verdict.SHARES, cost, Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS)
+    found[Verdict.SHARES] = 0
+    for each in (Verdict.PREFETCH, Verdict.HOLD_UP, Verdict.WORKERS):
+        part = min(found[each], int(cost) - found[Verdict.SHARES])
+        found[each] -= part
+        found[Verdict.SHARES] += part
 
 
 def _turns(measures: Measures, found: dict[Verdict, int]) -> None:
-    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # the batch that holds up is the one served last
-    if waits and culprits.turns(measures):
-        _takes(found, Verdict.TURNS, waits, Verdict.WORKERS, Verdict.HOLD_UP)
+    if culprits.turns(measures):
+        # The batch that holds up is the one served last.
+        waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]
+        found |= {Verdict.TURNS: waits, Verdict.WORKERS: 0, Verdict.HOLD_UP: 0}
 
 
 def _left(measures: Measures, found: dict[Verdict, int]) -> None:
