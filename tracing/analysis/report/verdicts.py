@@ -50,8 +50,8 @@ TRAINING: causes in the loader cost less than 15 % of the program's time (5 % if
     slowing & not elsewhere Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
-    beside                  Another thread of main uses {beside} of a core, at {beside_at}: if it computes in
-                            Python, main waits for its lock. Let it sleep, or let a process do that.
+    beside                  Another thread of main uses {beside}: if it computes in Python, main waits for its lock.
+                            Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
@@ -62,8 +62,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again. (A long call may be seen as the line after it.)
-    reads                   {bytes_read} were read for {bytes_made} of batches. Read only what a sample needs{at_line}:
-                            open a file once, keep what is used again (is a cache too small?), index what you search.
+    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once,
+                            keep what is used again (is a cache too small?), index what you search.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
@@ -114,7 +114,7 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             make a few tensors of them in the workers, or pass on only what the training uses.
     large                   A batch of {large} comes in new memory each time, and making that takes time, too. Move
                             fewer bytes (uint8, half precision), or measure it without workers: `run --try`.
-    views                   A tensor of {storage} is moved whole, though a batch is a part of it: clone() that part.
+    views                   A tensor of {views} is moved whole, though a batch is a part of it: clone() that part.
     OPTIONS
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
@@ -252,8 +252,7 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
     at_line = f" (at {place})" if place else ""
     return {
         "main_line": main.place if main and 2 * main.on_it > main.looks else "",
-        "beside": f"{beside:.0%}" if beside > culprits.BESIDE else "",
-        "beside_at": beside_at,
+        "beside": f"{beside:.0%} of a core, at {beside_at}" if beside > culprits.BESIDE else "",
         "line": place,
         "at_line": at_line,
         "starts_at": starts.place if (starts := culprits.starting_at(measures)) else "",
@@ -268,16 +267,14 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
     """What they are made of, and whether it is pinning them that takes long."""
     made_of, pinning = culprits.contents(measures), int(measures.stage("pin_begin", "pin_end").sum())
     read, made = cores.bytes_read(measures), measures.batches * made_of["bytes"]
+    reads = made_of["bytes"] > OBJECT * made_of["objects"] and read > max(ENOUGH, READS * made)
     return {
         **made_of,
-        "reads": made_of["bytes"] > OBJECT * made_of["objects"] and read > max(ENOUGH, READS * made),
-        "bytes_read": size(read),
-        "bytes_made": size(made),
+        "reads": f"{size(read)} were read for {size(made)}" if reads else "",
         "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
-        "views": made_of["storage"] > LARGE + made_of["bytes"],
+        "views": size(made_of["storage"]) if made_of["storage"] > LARGE + made_of["bytes"] else "",
         "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE_BATCH else "",
-        "storage": size(made_of["storage"]),
         "padding": f"{padding:.0%}" if PADDED < (padding := made_of["padding"]) < 1 else "",
     }
 
