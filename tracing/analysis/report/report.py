@@ -86,8 +86,7 @@ class LoaderReport:
             shown = [measures.waits, *(number.stretches for number in of_cause)]
             self.look = next(iter(concatenate(shown).longest(1).spans), None)
         # A load that gets slower and slower has no one speed; and where workers read too much, that comes first.
-        first_cure = failed(measures) or known["left"] or known["slows"] or known["reads"]
-        replayable = not first_cure and verdict is not Verdict.TRAINING
+        replayable = verdict is not Verdict.TRAINING and not (known["left"] or known["slows"] or known["reads"])
         options = changes(measures, judgement) if replayable else []
         crowd = [CROWD.format(**known)] if replayable and known["others"] else []
         self.next = advice(verdict, known, options) + crowd  # what to do
