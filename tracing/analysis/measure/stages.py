@@ -47,9 +47,7 @@ def worker_time(measures: Measures, worker: int) -> dict[str, int]:
 
 def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
     """The batches that took longest to make, with their keys."""
-    rows = measures.tasks
-    whole = np.flatnonzero((rows["collate_end"] >= 0) & (rows["fetch_begin"] >= 0))
-    rows = rows[whole[np.argsort((rows["fetch_begin"] - rows["collate_end"])[whole], kind="stable")[:SLOWEST]]]
+    rows = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["fetch_begin"] >= 0)]
     return [
         {
             "epoch": int(row["epoch"]),
@@ -59,7 +57,7 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
             "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
             "keys": keys_of(measures.trace, row["loader"], row["epoch"], row["task"]),
         }
-        for row in rows
+        for row in rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:SLOWEST]]
     ]
 
 
