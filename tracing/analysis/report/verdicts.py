@@ -224,9 +224,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "threads": threads / max(1, making.sum()) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
         "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
-        "one_draw": len(drawn.length) > 2 * measures.epochs
-        and not left(measures)
-        and at_first > AT_FIRST * drawn.total,
+        "one_draw": len(drawn.length) > 2 * measures.epochs and at_first > AT_FIRST * drawn.total,
         "batches": measures.batches,
         "undivided": bool(culprits.undivided(measures)),
     }
