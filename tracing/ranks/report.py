@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.waited import Verdict
-from tracing.analysis.report.report import Report
+from tracing.analysis.report.report import Report, table
 from tracing.analysis.report.report import report as report_of_trace
-from tracing.analysis.report.text import first_lines, table
 from tracing.ranks.check import EQUAL, Finding, check_ranks
 from tracing.ranks.hold_up import HoldUp, hold_up
 from tracing.ranks.ranks import Rank, Ranks
@@ -71,7 +70,7 @@ class RunReport:
             count = f"{self.warnings} warning{'s' * (self.warnings > 1)}"
             lines += wrap("Check    ", f"{count} about the ranks as a whole: {command()} check {self.path}")
         lines += [*[""] * bool(lines[-1]), f"{_upper(self.opened.rank.name)}  {self.opened.report.trace.path}"]
-        lines += first_lines(self.opened.report)
+        lines += self.opened.report.first_lines()
         for each in self.ranks:
             if each is not self.opened and each.report.notes:
                 lines += ["", *wrap(f"{_upper(each.rank.name)}  ", each.report.notes[0])]

@@ -8,13 +8,16 @@ How a report is made, from the trace to text:
     report.verdicts             the table of verdicts, and what else to do
     report.caveats              what to know before you trust the rest
     report.advice               what to do after an error
-    here                        all of it together: Report, its JSON
-    report.text                 its text
+    here                        all of it together: Report, its JSON and its text, a screen that says what to do, then
+                                tables for more detail
 """
 
 from __future__ import annotations
 
 import json
+import shlex
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +25,10 @@ import numpy as np
 
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import NO_LOADER, Measures
 from tracing.analysis.measure.run_end import ended_early, failed, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict
-from tracing.analysis.report import text as report_text
 from tracing.analysis.report.advice import advice_after_error
 from tracing.analysis.report.caveats import caveats
 from tracing.analysis.report.evidence import WHY, Reason, time_of_main
@@ -35,7 +37,7 @@ from tracing.analysis.whatif.promises import Change, changes
 from tracing.trace.intervals import Span, concatenate
 from tracing.trace.thread_activity import MainTime
 from tracing.trace.trace import Trace
-from tracing.trace.words import STAGES, duration
+from tracing.trace.words import GLOSSES, STAGES, command, duration, seconds, wrap
 
 CROWD = (
     "Other programs use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, so no number is "
@@ -116,10 +118,19 @@ class Report:
 
     def first_lines(self) -> list[str]:
         """Verdict, why and next of the first loader, as lines."""
-        return report_text.first_lines(self)
+        lines = [line for note in self.notes for line in wrap("Note: ", note)]
+        if not self.loaders:
+            return [*lines, *[NO_LOADER] * (not self.notes)]
+        first = self.loaders[0]
+        return [*lines, *(_headline(first) if len(self.loaders) > 1 else []), *_main_part(self, first)]
 
     def __str__(self) -> str:
-        return report_text.text(self)
+        lines = self.first_lines()
+        for position, each in enumerate(self.loaders):
+            if position:
+                lines += ["", "", *_headline(each), *_main_part(self, each)]
+            lines += ["", *_tables(each)]
+        return "\n".join(line.rstrip() for line in lines)
 
     def at(self, span: Span) -> tuple[int, int]:
         """When the time between two events begins and ends (ns after the first event)."""
@@ -149,3 +160,118 @@ def report(trace: Trace) -> Report:
     stuck = hang.notes() if hang is not None else []
     loaders = [LoaderReport(each, hang) for each in most_important_first(trace)]
     return Report(trace, stuck + caveats(trace, " ".join(stuck)), loaders)
+
+
+# ---- text
+
+
+def _headline(each: LoaderReport) -> list[str]:
+    """Which of several loaders, and what it costs the program."""
+    of = f"({each.config['dataset']}, num_workers={len(each.workers)})" if "dataset" in each.config else ""
+    of += f", built {each.built} times" * (each.built > 1)
+    of += f", iterated at {each.config['iterated_at']}" if each.config.get("iterated_at") else ""
+    cost = f"{each.in_loader_ns / max(1, each.program_ns):.0%} ({duration(each.in_loader_ns)})"
+    return wrap(f"DataLoader {each.loader} ", f"{of}: {cost} of its process's {duration(each.program_ns)}".strip())
+
+
+def _main_part(report: Report, each: LoaderReport) -> list[str]:
+    lines, seen = wrap("Verdict  ", each.verdict_line), set[Span]()
+    for number, reason in enumerate(each.why):
+        lines += wrap("         - " if number else "Why      - ", reason.text)
+        lines += wrap("           ", _where(report, reason, seen))
+    for number, what in enumerate(each.next):
+        lines += wrap("         - " if number else "Next     - ", what)
+    if each.look is not None:
+        lines += _look(report, each, each.look)
+    return lines
+
+
+def _where(report: Report, reason: Reason, seen: set[Span]) -> str:
+    """Where its numbers can be seen: seconds, as the timeline takes them, and positions of events. No span is named
+    twice."""
+    parts = []
+    for number in reason.numbers:
+        new = [span for span in number.longest if span not in seen]
+        seen |= set(new)
+        if new:
+            at = (f"{seconds(*report.at(span))} s [events {span[0]}-{span[1]}]" for span in new)
+            parts.append(f"{number.name}: {', '.join(at)}")
+    return "; ".join(parts)
+
+
+def _look(report: Report, each: LoaderReport, span: Span) -> list[str]:
+    """The command that shows a part of the trace, and a little of what is before and after it. (It follows the batch
+    that main waits for longest there.)"""
+    begin, end = report.at(span)
+    around = max((end - begin) // 2, 1_000_000)
+    since, until = seconds(max(0, begin - around), min(end + around, report.trace.duration)).split("-")
+    part = f"--from {since} --to {until}"
+    if len(report.loaders) > 1 or each.built > 1:
+        part += f" --loader {report.trace.events['loader'][span[1]]}"
+    if each.epochs > 1:
+        part += f" --epoch {report.trace.events['epoch'][span[1]]}"
+    path = shlex.quote(str(report.trace.path))
+    # Broken at one place only, so that it can be copied.
+    return [f"Look     {command()} timeline {path} -o look.png \\", f"           {part}"]
+
+
+# ---- its tables
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], gloss: bool = False) -> list[str]:
+    """The first column is left-aligned, the others right-aligned; `gloss`: each row ends with its gloss."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = [title]
+    for row in (header, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        line = "  " + "  ".join([row[0].ljust(widths[0]), *cells])
+        lines.append(f"{line}  {GLOSSES.get(row[0], '')}" if gloss else line)
+    return [*lines, ""]
+
+
+def _tables(each: LoaderReport) -> list[str]:
+    total = max(1, sum(each.main_ns.values()))
+    inside = f"{each.in_loader_ns / total:.0%} of it in the loader"
+    title = f"Where main's time went: {each.batches} batches, epochs: {each.epochs}; {inside}"
+    times = {name.replace("startup", "start-up"): ns for name, ns in each.main_ns.items() if ns}
+    rows = [(name, duration(ns), f"{ns / total:.0%}") for name, ns in times.items()]
+    lines = table(title, ("", "time", "share"), rows, gloss=True)
+    keys = ("median", "p90", "p99", "max")
+    stages = [(name, *(duration(found[key]) for key in keys)) for name, found in each.stages_ns.items()]
+    lines += table("Stages of a batch", ("", "median", "90 %", "99 %", "longest"), stages)
+    # The table has no room for these.
+    lines[-1:] = [*wrap("  ", "; ".join(f"{name}: {GLOSSES[name]}" for name in each.stages_ns)), ""]
+    if each.workers:
+        lines += _workers(each)
+    return lines + _slowest(each) if each.slowest else lines[:-1]
+
+
+def _workers(each: LoaderReport) -> list[str]:
+    rows = [
+        (
+            f"worker {worker}",
+            str(found["batches"]),
+            duration(found["worked"]),
+            f"{found['worked'] / max(1, found['lived']):.0%}",
+            f"{found['cpu'] / max(1, found['worked']):.0%}",
+            f"{found['idle'] / max(1, found['lived']):.0%}",
+        )
+        for worker, found in enumerate(each.workers)
+    ]
+    header = ("", "batches", "at work", "share", "CPU", "idle")
+    return table("Workers (CPU: how much of their work used a core; idle: without a task)", header, rows)
+
+
+def _slowest(each: LoaderReport) -> list[str]:
+    rows = [
+        (
+            f"batch {found['batch']}" + (f" of epoch {found['epoch']}" if each.epochs > 1 else ""),
+            "main" if found["worker"] < 0 else str(found["worker"]),
+            duration(found["made_ns"]),
+            duration(found["cpu_ns"]),
+            textwrap.shorten(str(found["keys"]), 26, placeholder=" ...]"),
+        )
+        for found in each.slowest
+    ]
+    header = ("", "worker", "made in", "CPU", "keys")
+    return table("The batches that took longest to make", header, rows)[:-1]
