@@ -636,10 +636,11 @@ def check_numbers(trace: tracing.Trace, loader: LoaderReport) -> None:
 
 def lengths_of(trace: tracing.Trace, number: Number) -> np.ndarray:
     """How long each of its stretches is, from nothing but the two events that it names."""
-    values = trace.events[number.clock].astype(np.int64)
+    clock = "value" if number.name == "most on a core" else "time"
+    values = trace.events[clock].astype(np.int64)
     lengths: np.ndarray = values[number.stretches.last] - values[number.stretches.first]
     assert len(lengths) and (lengths >= 0).all()
-    assert number.clock == "time" or (trace.events["kind"][number.stretches.first] < 16).all()  # CPU time rides there
+    assert clock == "time" or (trace.events["kind"][number.stretches.first] < 16).all()  # CPU time rides there
     assert (number.stretches.last >= number.stretches.first).all()
     return lengths
 

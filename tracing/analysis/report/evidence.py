@@ -25,11 +25,10 @@ from tracing.trace.words import duration
 class Number:
     """A number, and where in the trace it can be seen."""
 
-    def __init__(self, name: str, stretches: Intervals, most: int = 1, clock: str = "time") -> None:
+    def __init__(self, name: str, stretches: Intervals, most: int = 1) -> None:
         """`most`: how many of the longest to name."""
         self.name = name  # of one stretch: the text puts "longest wait" before the events of the longest
         self.stretches = stretches
-        self.clock = clock  # the field of the events whose difference counts: "value" for CPU time
         self.ns = stretches.total  # all stretches together
         self.mean = self.ns / max(1, len(stretches.begin))
         self.longest = stretches.longest(most).spans  # the events that begin and end these, longest first
@@ -85,7 +84,7 @@ def busy(measures: Measures) -> list[Reason]:
     on_core = Intervals(value[made.first], value[made.last], made.first, made.last)
     lived = [measures.lived(worker) for worker in range(measures.num_workers)]
     making, life = Number("longest to make", made), Number("a worker's life", concatenate(lived))
-    core = Number("most on a core", on_core, clock="value")
+    core = Number("most on a core", on_core)
     text = (
         f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each on "
         f"average; they used a core for {core.share_of(making)} of that"
