@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import NO_LOADER, Measures
@@ -146,12 +144,10 @@ class Report:
         return json.dumps(document, indent=1, default=_plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Reason | Change) -> dict[str, Any]:
     if isinstance(value, Reason):
         return {"text": value.text, "spans": [span for number in value.numbers for span in number.longest]}
-    if isinstance(value, Change):
-        return vars(value)
-    return value.item() if isinstance(value, np.generic) else str(value)
+    return vars(value)  # a Change
 
 
 def report(trace: Trace) -> Report:
