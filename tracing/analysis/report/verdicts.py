@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
@@ -200,8 +198,8 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
 
 def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     """What advice depends on, and what its sentences name."""
-    making, workers = measures.stage("fetch_begin", "collate_end"), measures.num_workers
-    usual = float(np.median(making)) if len(making) else 0.0
+    making, workers = measures.between(measures.tasks, "fetch_begin", "collate_end"), measures.num_workers
+    usual = making.median().total
     rare = judgement.away.rare.length
     rows = measures.config.get("batch_size") or 0
     drawn = measures.main_in(MainTime.DRAWING)
@@ -221,7 +219,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "cores": cores.cores(measures),
         "cores_busy": busy,
         "others": cores.crowded(measures),
-        "threads": threads / max(1, making.sum()) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
+        "threads": threads / max(1, making.total) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
         "waits": cores.making_waits(measures),
         "sampler": measures.config.get("sampler", ""),
         "one_draw": len(drawn.length) > 2 * measures.epochs and at_first > AT_FIRST * drawn.total,
