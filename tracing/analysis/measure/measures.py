@@ -225,10 +225,9 @@ class Measures:
     @cached_property
     def grid(self) -> Grid:
         """The time, cut wherever what main waits for, a worker or the reorder buffer changes."""
-        away = self.away
-        edges = [away.begin, away.end, *self.inside("stored", "released")]
+        edges = [edge for each in (self.away, *self.idle) for edge in (each.begin, each.end)]
         edges += [edge for pair in self.awaited.values() for edge in pair]
-        return Grid(*edges, *(edge for each in self.idle for edge in (each.begin, each.end)))
+        return Grid(*edges, *self.inside("stored", "released"))
 
     def inside(self, begin: str, end: str) -> tuple[np.ndarray, np.ndarray]:
         """When each task was between two hops; for one that still is, until the end."""
