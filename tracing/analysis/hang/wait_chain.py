@@ -59,7 +59,6 @@ class WaitChain:
         """`known`: the status of processes, where known."""
         self.trace, self.state, self.known = trace, state, known
         self.loaders = {each.iterator: each for each in state.loaders}
-        self._actors = trace.actors
 
     def chain(self, start: ThreadId) -> tuple[list[Link], Cause]:
         """From a thread to what ultimately keeps it waiting."""
@@ -231,7 +230,7 @@ class WaitChain:
         loader = self.loaders[thread.iterator]
         if thread.lane is Lane.WORKER or (thread.lane is Lane.FEEDER and thread.queue == Queue.RESULT):
             return loader.workers[thread.worker].pid
-        return self._actors[loader.main.actor].pid if loader.main.actor >= 0 else 0
+        return self.trace.actors[loader.main.actor].pid if loader.main.actor >= 0 else 0
 
     def _name(self, thread: ThreadId) -> str:
         """ "worker 1 (pid 123)"."""
@@ -268,7 +267,7 @@ class WaitChain:
         own = self._last(thread)
         event = event if event >= 0 else own
         since = self._value(event, "time") if thread.lane is Lane.FEEDER else self._state(thread).since
-        name = self._actors[self._value(own, "actor")].thread if own >= 0 else "MainThread"
+        name = self.trace.actors[self._value(own, "actor")].thread if own >= 0 else "MainThread"
         return Link(self._name(thread), what, since, event, self._pid(thread), name)
 
 
