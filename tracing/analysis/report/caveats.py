@@ -118,10 +118,8 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
         found.append(text + "yields them again, in the same order and with the same augmentation. Iterate it anew.")
     for position in np.flatnonzero(events["kind"] == Kind.FETCH_FAILED)[:1].tolist():
         if (error := str(trace.text(position)).removesuffix(": ")).startswith("StopIteration"):
-            text = (
-                f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the end "
-            )
-            found.append(text + "of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
+            text = f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the "
+            found.append(text + "end of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
         drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
         keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
@@ -175,10 +173,8 @@ def _skipped(trace: Trace) -> list[str]:
         trains = SKIPS * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
         first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
         if first > FEW and SKIPS * np.median(steps[:first]) < np.median(steps[first : first + FEW]):
-            text = (
-                f"With the first {first} batches of an epoch hardly anything was done. If they are passed over to go "
-            )
-            return [text + "on after them, pass over their keys in the sampler: no sample is loaded for these."]
+            text = f"With the first {first} batches of an epoch hardly anything was done. If they are passed over to "
+            return [text + "go on after them, pass over their keys in the sampler: no sample is loaded for these."]
     return []
 
 
