@@ -85,10 +85,8 @@ def busy(measures: Measures) -> list[Reason]:
     lived = [measures.lived(worker) for worker in range(measures.num_workers)]
     making, life = Number("longest to make", made), Number("a worker's life", concatenate(lived))
     core = Number("most on a core", on_core)
-    text = (
-        f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each on "
-        f"average; they used a core for {core.share_of(making)} of that"
-    )
+    text = f"the workers were making batches for {making.share_of(life)} of their time, {duration(making.mean)} each "
+    text += f"on average; they used a core for {core.share_of(making)} of that"
     if cores.cores_are_the_limit(measures):
         text += f"; the workers used {cores.cores_used(measures):.1f} of {cores.cores(measures)} cores, and main "
         text += f"{cores.cores_of_main(measures):.1f}"
@@ -166,14 +164,11 @@ def moving(measures: Measures) -> list[Reason]:
     on_its_way = Number("longest", measures.stretches(measures.on_its_way), most=3)
     made = median(measures, "made", "fetch_begin", "collate_end")
     unpickled = median(measures, "unpickled", "result_arrived", "result_got")
-    numbers = [on_its_way, made, unpickled]
+    pinned = median(measures, "pinned", "pin_begin", "pin_end")
     text = f"for {on_its_way} main waited for batches that were already made, or unpickled them; for the median batch, "
     text += f"making it took {made}, unpickling it {unpickled}"
-    pinned = median(measures, "pinned", "pin_begin", "pin_end")
-    if pinned.ns:
-        text += f", pinning it {pinned}"
-        numbers.append(pinned)
-    return [Reason(text, numbers)]
+    text += f", pinning it {pinned}" if pinned.ns else ""
+    return [Reason(text, [on_its_way, made, unpickled] + [pinned] * bool(pinned.ns))]
 
 
 def drawing(measures: Measures) -> list[Reason]:
