@@ -40,10 +40,9 @@ class Verdict(enum.Enum):
     SHUTDOWN = "shutdown is slow"
 
 
-# Causes of waiting for a batch. They count only if main still waits once every worker has made its first one.
-WAITING_CAUSES = (
-    Verdict.WORKERS, Verdict.TURNS, Verdict.HOLD_UP, Verdict.PREFETCH, Verdict.SHARES, Verdict.MOVING,
-)  # fmt: skip
+# With workers, all other causes are of waiting for a batch. They count only if main still waits once every worker has
+# made its first one.
+NOT_OF_WAITING = (Verdict.SAMPLER, Verdict.STARTUP, Verdict.SHUTDOWN)
 
 PLACES_AWAY = ("training", "in other loops", "outside of its loops")
 
@@ -65,7 +64,7 @@ class Judgement:
             self.cost = int(whole * (1 - 1 / measures.num_workers))  # for samples that come again
         else:
             if steady_wait(measures) < MATTERS:
-                count = {cause: cost for cause, cost in count.items() if cause not in WAITING_CAUSES}
+                count = {cause: cost for cause, cost in count.items() if cause in NOT_OF_WAITING}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
             little = MATTERS if self.verdict is Verdict.WORKERS and strained(measures) else LITTLE
             if sum(count.values()) < little * away.program:  # where does most of the program's time go instead?
