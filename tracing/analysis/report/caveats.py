@@ -158,11 +158,8 @@ def _memory(trace: Trace) -> list[str]:
         if (16 * np.diff(later) > later[-1] - later[0]).all():  # in each eighth
             grown["main"] = later[-1] - later[0], later[-1]
     mains = samples["memory"][samples["pid"] == trace.about.get("pid")].max(initial=0)  # a worker copies no more
-    return [
-        MEMORY[name].format(*map(size, each), COPIED if each[0] < mains else "")
-        for name, each in grown.items()
-        if each[0] > least
-    ]
+    much = {name: each for name, each in grown.items() if each[0] > least}
+    return [MEMORY[name].format(*map(size, each), COPIED if each[0] < mains else "") for name, each in much.items()]
 
 
 def _skipped(trace: Trace) -> list[str]:
