@@ -153,9 +153,8 @@ def _shares(measures: Measures, found: dict[Verdict, int]) -> None:
 
 
 def _turns(measures: Measures, found: dict[Verdict, int]) -> None:
-    if culprits.turns(measures):
-        # The batch that holds up is the one served last.
-        waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]
+    waits = found[Verdict.WORKERS] + found[Verdict.HOLD_UP]  # the batch that holds up is the one served last
+    if waits and culprits.turns(measures):
         found |= {Verdict.TURNS: waits, Verdict.WORKERS: 0, Verdict.HOLD_UP: 0}
 
 
