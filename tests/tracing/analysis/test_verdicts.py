@@ -697,7 +697,7 @@ def test_of_several_loaders_each_is_shown_by_its_command(tmp_path: Path, monkeyp
     assert len(commands) == len(found.loaders) == 2
     monkeypatch.chdir(tmp_path)
     for words, each in zip(commands, found.loaders, strict=True):
-        at = re.match(r"Each of 2 epochs at (test_verdicts.py:\d+) loads the same samples in the same", each.next[0])
+        at = re.match(r"Each of 2 epochs, at (test_verdicts.py:\d+), loads the same samples", each.next[0])
         assert at and f"DataLoader {each.loader} (Samples, num_workers=1), iterated at {at[1]}:" in str(found)
         assert each.look is not None
         epoch = found.trace.events["epoch"][each.look[1]]

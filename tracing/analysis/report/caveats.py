@@ -59,6 +59,9 @@ def _death(trace: Trace, position: int) -> str:
     by = exit_in_words(int(event["value"]))
     if event["value"] == -signal.SIGKILL:
         by += " (the kernel sends it when memory runs out)"
+    if event["value"] == 1 and Kind.WORKER_BEGIN not in trace.events["kind"]:
+        by += ", before its first line. (A spawned worker runs all of the program that is not behind `if __name__ == "
+        by += '"__main__"`: it must start no loader there.)'
     return f"worker {event['worker']}, {by}"
 
 

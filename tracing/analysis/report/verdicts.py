@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minidl.events import Kind
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
@@ -64,8 +65,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             keep what is used again (is a cache too small?), index what you search.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
-    again                   Each of {epochs} epochs at {at} loads the same samples in the same order. If nothing in them
-                            changes, once is enough: keep them, or what the loop computes from them.
+    again                   Each of {epochs} epochs, at {at}, loads the same samples. If nothing in them changes,
+                            once is enough: keep them, or what the loop computes from them.
     OPTIONS
     stream                  Of several workers, each must read only its share of the iterable dataset: every
                             num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
@@ -227,7 +228,8 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "undivided": bool(culprits.undivided(measures)),
     }
     worked = [each.total for each in measures.made]
-    known["in_step"] = f"Worker {np.argmax(worked)}" if workers > 1 and max(worked) > ALONE * sum(worked) else ""
+    alone = workers > 1 and max(worked) > ALONE * sum(worked)
+    known["in_step"] = f"Worker {worked.index(max(worked))}" if alone else ""
     known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen)
     known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows"))
     return known | _of_start_and_end(measures, usual)
@@ -284,15 +286,19 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     often = early if early > 1 and 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
     ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
+    others = len({each.loader for each in measures.trace.index.iterators}) > 1
+    ended = (each for each, ends in zip(measures.iterators, measures.groups(Kind.EPOCH_END), strict=True) if len(ends))
+    places = sorted({str(measures.trace.config(each.number).get("iterated_at")) for each in ended} - {"", "None"})
+    rereads = _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2))
     refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
     return {
         "epochs": epochs,
-        "again": ordered and not built and len({each.loader for each in measures.trace.index.iterators}) > 1 < epochs,
-        "at": measures.config.get("iterated_at") or "a prompt",
+        "again": (ordered and not built and others and epochs > 1) or len(places) > 1,
+        "at": " and ".join(places) or measures.config.get("iterated_at") or "a prompt",
         "built": len(measures.loaders) if workers and built else 0,
         "left": early if left(measures) else 0,
         "early": often,
-        "rereads": _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2)),
+        "rereads": rereads if part == FIRST_BATCH else "",
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": part,
