@@ -57,7 +57,7 @@ STUCK = [
 ADVICE = {  # -> where
     "a lock that is shared": ("shared",), "it took itself": ("copied",), "it waits for others": ("first", "collate"),
     "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
-    "the program that it waits for": ("program",), "it sleeps and looks again": ("polls",),
+    "the program that it runs": ("program",), "it sleeps, and may look again": ("polls",),
 }  # fmt: skip
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 

@@ -37,20 +37,18 @@ OTHERS = (
     ": it waits for others (for an event, a pool's result, or until all have come to a barrier): see which of them has "
     "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
 )
-CALLS = {  # the end of what it has called -> what is added
-    "Process.join": ": that process has not ended. See what it waits for: an end mark in its queue, say",
-    "Thread.join": ": that thread has not ended. See what it waits for: an end mark in its queue, say",
-    "Popen.wait": ": the program that it waits for may wait, too, until what it prints is read (by communicate(), say)",
-    "Queue.put": ": the queue is full. Empty it in the training loop, not only after it, and before you join a thread",
-    "Queue.get": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "
+CALLS = {  # its line, and what that has called -> what is added
+    r"(Process|Thread)\.join$": ": it has not ended. See what it waits for: an end mark in its queue, say",
+    r"Popen\.wait$|\.stdin\.write\(": ": the program that it runs may wait, too, until what it prints is read: "
+    "communicate() does both",
+    r"sleep\(": ": it sleeps, and may look again and again: see what ends that (a file that was left behind, a flag)",
+    r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join its "
+    "thread",
+    r"Queue\.get$": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "
     "for this batch, nor can another process if it is a queue.Queue; and each reader needs an end mark of its own",
 }
-POLLS = (
-    ": it sleeps and looks again. See what ends that (a file, a flag, a process), and whether it was left behind or "
-    "has not been set"
-)
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
-IN_MAIN = "; build what all workers need in main, before they start"
+AT_FIRST = ", as where its share is empty; if it builds what all workers need, do that in main, before they start"
 
 
 def explain(trace: Trace, now: int | None = None) -> Hang | None:
@@ -126,12 +124,11 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
     called = stack.with_first({blamed.thread}).called_by(line) if stack is not None and line is not None else ""
-    if said := [text for end, text in CALLS.items() if called.endswith(end)]:
+    does = f"{line.source if line else ''} {called}"
+    if said := [text for pattern, text in CALLS.items() if re.search(pattern, does)]:
         advice += said[0]
-    elif cause is Cause.CODE and line is not None and "sleep(" in line.source:
-        advice += POLLS
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
-        advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else IN_MAIN)
+        advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else AT_FIRST)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += OTHERS if called.endswith(POOLS) else _what_it_lacks(stack, line)
     if moment.left:

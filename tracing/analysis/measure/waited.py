@@ -21,7 +21,8 @@ from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
 IDLE = 0.1  # of the workers' lives: less is hardly ever
-LITTLE = 0.15  # of the program's time: where all causes together cost less, something else is the limit
+LITTLE = 0.15  # of the program's time: where all causes together cost less, something else is the limit; ...
+EACH = 2 / 3  # ... or where each costs less than this part of it
 
 
 class Verdict(enum.Enum):
@@ -67,7 +68,7 @@ class Judgement:
                 count = {cause: cost for cause, cost in count.items() if cause in NOT_OF_WAITING}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
             little = MATTERS if self.verdict is Verdict.WORKERS and strained(measures) else LITTLE
-            if sum(count.values()) < little * away.program:  # where does most of the program's time go instead?
+            if min(sum(count.values()), self.cost / EACH) < little * away.program:  # where does most of it go instead?
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])

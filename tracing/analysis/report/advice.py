@@ -16,6 +16,14 @@ FILES = (
     "Main ran out of open files. Each tensor from a worker is one for as long as the program keeps it: keep copies "
     "(clone(), item()) in place of batches, or raise `ulimit -n`."
 )
+DEBUGGER = (
+    " If these keys fail with num_workers=0, a debugger shows why. If not, look at what the workers share, also with "
+    "main: a file, a lock, a transaction that it has not committed."
+)
+REASONS = {
+    "differ in shape": " Make them alike in the dataset, or pass a collate_fn that pads them or keeps a list.",
+    "is None": " Leave it out in a collate_fn, or see why the dataset returns None.",
+}
 
 
 def advice_after_error(measures: Measures) -> list[str]:
@@ -28,9 +36,9 @@ def advice_after_error(measures: Measures) -> list[str]:
     if not batches:
         error = fatal_error(trace, last)
         return [FILES] if error is not None and OUT_OF_FILES.search(str(trace.text(error))) else []
-    debugger = " If these keys fail with num_workers=0, a debugger shows why. If not, look at what the workers "
-    debugger += "share, also with main: a file, a lock, a transaction that it has not committed."
-    return [f"Fix that first: {'; '.join(batches[:3])}." + debugger * bool(measures.num_workers)]
+    text = f"Fix that first: {'; '.join(batches[:3])}."
+    otherwise = DEBUGGER * bool(measures.num_workers)
+    return [text + next((said for reason, said in REASONS.items() if reason in text), otherwise)]
 
 
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
