@@ -84,7 +84,7 @@ def run_script(
         os._exit = functools.partial(leave, exits, pid, recording.path, stderr)
         status = execute(recording, target, args, module, minidl)
         if status == INTERRUPTED:
-            recording.ended_by = CTRL_C
+            recording.ended_by = recording.ended_by or CTRL_C
     finally:
         os._exit = exits
         if os.getpid() == pid:
@@ -230,7 +230,8 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
             lines += [f"not all of the run is in {path}, which could not be written to: {recording.failure}"]
         elif not trace.loaders:
             # (A child that cannot be recorded cannot say so: it never runs a line of ours.)
-            lines += [f"no DataLoader was iterated in this process or its children: nothing is in {path}"]
+            until = f", until it ended with {recording.ended_by}" * bool(recording.ended_by)
+            lines += [f"no DataLoader was iterated in this process or its children{until}: nothing is in {path}"]
         elif len(ranks.all) > 1:
             lines += [f"{len(ranks.all)} processes in {path}: {', '.join(each.name for each in ranks.all)}"]
         else:

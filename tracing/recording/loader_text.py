@@ -69,7 +69,6 @@ def line_of_program() -> str:
 
 
 DIED = "DataLoader worker "  # how torch's message begins
-SAID = 200  # characters of an error
 
 
 def where_raised(error: BaseException) -> str:
@@ -77,7 +76,7 @@ def where_raised(error: BaseException) -> str:
     main: 'image'"."""
     own = [each for each in traceback.extract_tb(error.__traceback__) if not LIBRARY.search(each.filename)]
     places = [f"{Path(each.filename).name}:{each.lineno}, {each.name}" for each in own[-1:]]
-    said = textwrap.shorten(describe(error, as_repr=False).partition(": ")[2], SAID, placeholder=" ...")
+    said = textwrap.shorten(describe(error, as_repr=False).partition(": ")[2], 200, placeholder=" ...")
     return ": ".join(filter(None, [" at ".join([type(error).__name__, *places]), said]))
 
 

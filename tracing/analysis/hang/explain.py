@@ -41,6 +41,7 @@ CALLS = {  # its line, and what that has called -> what is added
     r"(Process|Thread)\.join$": ": it has not ended. See what it waits for: an end mark in its queue, say",
     r"Popen\.wait$|\.stdin\.write\(": ": the program that it runs may wait, too, until what it prints is read: "
     "communicate() does both",
+    r"\.(recv\w*|accept|connect)\(|urlopen\(": ": the other end says nothing. Give the connection a timeout",
     r"sleep\(": ": it sleeps, and may look again and again: see what ends that (a file that was left behind, a flag)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join its "
     "thread",
