@@ -55,7 +55,8 @@ STUCK = [
     ("minidl", "polls", "kill -9 of all", Cause.CODE),
 ]
 ADVICE = {  # -> where
-    "a lock that is shared": ("shared",), "it took itself": ("copied",), "it waits for others": ("first", "collate"),
+    "a lock that is shared": ("shared",), "it took itself": ("copied",),
+    "it waits for others": ("first", "collate", "training", "caught", "evaluation", "init", "sampler", "dataset"),
     "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
     "the program that it runs": ("program",), "it sleeps, and may look again": ("polls",),
 }  # fmt: skip

@@ -32,16 +32,14 @@ COPIED = (
     " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
     "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
 )
-POOLS = ("wait", "result", "result_iterator", "Pool.map", "Result.get")  # what is called to wait for others
-OTHERS = (
-    ": it waits for others (for an event, a pool's result, or until all have come to a barrier): see which of them has "
-    "ended, or is not there (a forked process has none of main's threads: make what it needs in worker_init_fn)"
-)
 CALLS = {  # its line, and what that has called -> what is added
     r"(Process|Thread)\.join$": ": it has not ended. See what it waits for: an end mark in its queue, say",
     r"Popen\.wait$|\.stdin\.write\(": ": the program that it runs may wait, too, until what it prints is read: "
     "communicate() does both",
     r"\.(recv\w*|accept|connect)\(|urlopen\(": ": the other end says nothing. Give the connection a timeout",
+    r"(wait|result|result_iterator|Pool\.map|Result\.get)$": ": it waits for others (for an event, a pool's result, or "
+    "until all have come to a barrier): see which of them has ended, or is not there (a forked process has none of "
+    "main's threads: make what it needs in worker_init_fn)",
     r"sleep\(": ": it sleeps, and may look again and again: see what ends that (a file that was left behind, a flag)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join its "
     "thread",
@@ -131,7 +129,7 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else AT_FIRST)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
-        advice += OTHERS if called.endswith(POOLS) else _what_it_lacks(stack, line)
+        advice += _what_it_lacks(stack, line)
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice
@@ -146,9 +144,8 @@ def _what_it_lacks(stack: Stack | None, line: Line | None) -> str:
 
 def _may_lack_what_it_waits_for(lines: Lines, blamed: Link) -> bool:
     """Whether a process waits for a lock or a thread, as far as its line shows, or has made no batch yet and waits."""
-    if blamed.line is None or WAITS.search(blamed.line.source):
-        return True
-    return not _has_made_a_batch(lines, blamed) and lines.waits(blamed.pid, blamed.since)
+    by_its_line = blamed.line is None or WAITS.search(blamed.line.source) is not None
+    return by_its_line or (not _has_made_a_batch(lines, blamed) and lines.waits(blamed.pid, blamed.since))
 
 
 def _has_made_a_batch(lines: Lines, blamed: Link) -> bool:

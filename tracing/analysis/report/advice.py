@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import died_in_a_step, fatal_error
+from tracing.analysis.measure.run_end import died_in_a_step, ended_by, fatal_error
 from tracing.trace.task_events import keys_of, position_of
 
 OUT_OF_FILES = re.compile(r"Too many open files|items of ancdata")
@@ -22,14 +22,14 @@ DEBUGGER = (
 )
 REASONS = {
     "differ in shape": " Make them alike in the dataset, or pass a collate_fn that pads them or keeps a list.",
+    "the last": " What is special about it: its labels, its size, a value?",
     "is None": " Leave it out in a collate_fn, or see why the dataset returns None.",
 }
 
 
 def advice_after_error(measures: Measures) -> list[str]:
     """The batches whose keys reproduce the error."""
-    tasks = measures.tasks
-    trace, last = measures.trace, measures.iterators[-1]
+    tasks, trace, last = measures.tasks, measures.trace, measures.iterators[-1]
     last_epoch = tasks[(tasks["loader"] == last.loader) & (tasks["epoch"] == last.epochs[-1])]
     died = died_in_a_step(measures)
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
@@ -49,9 +49,11 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     if failed >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
         what += ", as a sample is None" * bool("NoneType" in error and row["collate_begin"] >= 0)
-        what += ", as its samples differ in shape" * ("storage that is not resizable" in error)
+        what += ", as its samples differ in shape" * bool(re.search("not resizable|equal size", error))
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
+    elif row["yielded"] >= 0 > row["asked"] and died is None and ended_by(measures.trace):
+        return f"batch {row['task']} was the last that main had{_in_words(keys_of(measures.trace, *batch), error)}"
     else:
         return ""
     where = f"on worker {row['worker']}" if row["worker"] >= 0 else "in main"

@@ -60,8 +60,7 @@ def _death(trace: Trace, position: int) -> str:
     if event["value"] == -signal.SIGKILL:
         by += " (the kernel sends it when memory runs out)"
     if event["value"] == 1 and Kind.WORKER_BEGIN not in trace.events["kind"]:
-        by += ", before its first line. (A spawned worker runs all of the program that is not behind `if __name__ == "
-        by += '"__main__"`: it must start no loader there.)'
+        by += ", before its first line (spawn runs the program's file, but not behind `if __name__ == '__main__'`)"
     return f"worker {event['worker']}, {by}"
 
 
@@ -77,9 +76,9 @@ def _ending(trace: Trace, iterator: Iterator) -> list[str]:
 def _killed(trace: Trace) -> list[str]:
     """Main, in the epoch that it began last."""
     killed = [each for each in trace.index.iterators if main_was_killed(trace, each)]
-    after = f"after {_yielded(trace, killed[-1])} batches" if killed else ""
-    text = f"Main was killed in the middle of an epoch, {after} (or it left without a shutdown, as os._exit does). "
-    return [text + "The report covers the time until then."] if killed else []
+    text = "Main was killed in the middle of an epoch, after {} batches (or it left without a shutdown, as os._exit "
+    text += "does). The report covers the time until then."
+    return [text.format(_yielded(trace, each)) for each in killed[-1:]]
 
 
 def _yielded(trace: Trace, iterator: Iterator) -> int:
