@@ -194,15 +194,11 @@ def test_a_workers_first_message_does_not_stand_for_the_others() -> None:
     assert Durations(measures).pickling.max() == 0 < tasks["result_arrived"][1] - tasks["result_put"][1]
 
 
-def test_main_unpickles_one_batch_after_the_other() -> None:
+def test_main_unpickles_one_batch_after_the_other_and_several_are_on_their_way_at_once() -> None:
+    """And those take no core: four of them on two cores."""
     times = Durations(measure(simulated("sleeps"))[0])
     slow = times.but(unpickling=np.full(len(times), 0.02))
     assert Replay(slow, Setting(4)).total > 0.02 * len(times) > Replay(times, Setting(4)).total
-
-
-def test_messages_of_several_workers_are_on_their_way_at_once() -> None:
-    """And take no core: four of them on two cores."""
-    times = Durations(measure(simulated("sleeps"))[0])
     slow = times.but(pickling=np.full(len(times), 0.1))
     assert 0.1 * len(times) / 4 <= Replay(slow, Setting(4)).total < 0.8 * 0.1 * len(times) / 2
 
@@ -315,11 +311,16 @@ def noted(found: tracing.WhatIf, words: str) -> bool:
     return any(words in note for note in found.notes)
 
 
-def test_a_note_says_that_the_prediction_for_the_recorded_setting_is_wrong() -> None:
+def test_where_the_prediction_for_the_recorded_setting_is_wrong_nothing_is_recommended() -> None:
     """Worker 1 has twice as much to do, and continues alone, which the replay does not know."""
     found = tracing.whatif(Load(Stream(Makes(60, sleeps), first_of(30, 60))).trace(), num_workers=2, prefetch_factor=2)
-    off = found[RECORDED].batches_per_second / found.recorded.batches_per_second - 1
+    rate = found[RECORDED].batches_per_second
+    off = rate / found.recorded.batches_per_second - 1
     assert off > 0.2 and noted(found, f"comes out {off:.0%} too fast")
+    found.recorded = dataclasses.replace(found.recorded, batches_per_second=2 * rate)
+    words = " ".join(str(found).split())
+    assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
+    assert words.count("best") == 0
     assert not noted(tracing.whatif(simulated("sleeps"), 1, 1), "comes out")
 
 
@@ -357,22 +358,8 @@ def test_what_the_report_asks_for_is_tried(waiting: tracing.Trace) -> None:
     assert {1, 2, 4, 8, wanted} <= tried and max(tried) > 8
 
 
-def test_nothing_is_recommended_if_the_recorded_setting_is_far_off() -> None:
-    found = tracing.whatif(simulated("sleeps"), num_workers=(1, 2), prefetch_factor=2)
-    assert "best" in str(found)
-    rate = found[found.recorded.setting].batches_per_second
-    off = copy.copy(found)
-    off.recorded = dataclasses.replace(found.recorded, batches_per_second=2 * rate)
-    assert off.off == pytest.approx(-0.5)
-    words = " ".join(str(off).split())
-    assert "Best unknown: the replay of the recorded setting itself comes out 50% too slow" in words
-    assert words.count("best") == 0
-
-
 def test_a_trace_with_one_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, words = report_loads.record(tmp_path / "one", range(1)), "fewer than two batches were made"
-    with pytest.raises(ValueError, match=words):
-        tracing.whatif(trace)
     assert main(["whatif", str(trace.path)]) == 2
     out, line = capsys.readouterr()
     assert out == "" and line.startswith(f"error: {trace.path}: {words}") and line.count("\n") == 1
@@ -434,11 +421,6 @@ def test_threads_of_the_step_wait_for_each_other_where_workers_have_the_cores(
     replays.times = replays.times.but(helpers=threads, cores=cores)
     assert (replays.advice(Setting(2)).saves_ns is not None) is told
     assert replays.advice(Setting(2)).text.endswith("with the workers).") is not told
-
-
-def test_what_cannot_be_replayed_promises_nothing(recorded: Recorded) -> None:
-    measures = next(each for each in measure(recorded("empty")) if not len(each.tasks))
-    assert changes(measures) == []
 
 
 @pytest.mark.parametrize("name", LOADS)
