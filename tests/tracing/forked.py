@@ -26,6 +26,15 @@ def run(folder: Path, *command: str, status: int = 0, **environment: str) -> sub
     return done
 
 
+def both(folder: Path, *target: str, status: int = 0, silent: bool = False) -> tuple[str, str]:
+    """Run it by Python alone, and traced: the same comes out, with this exit status. Returns what it wrote to standard
+    error, and what tracing did (nothing if it is `silent`)."""
+    alone, with_us = run(folder, *target, status=status), run(folder, *TRACED, *target, status=status)
+    theirs, _, ours = with_us.stderr.partition("tracing: ")
+    assert (with_us.stdout, theirs, ours == "") == (alone.stdout, alone.stderr, silent), with_us.stderr
+    return theirs, ours
+
+
 def forked(folder: Path, *command: str, status: int = 0) -> tuple[str, str]:
     """Run `python *command`, a script or `-m tracing`, in `folder`; it must exit with `status`. Returns what it wrote
     to standard output and to standard error."""

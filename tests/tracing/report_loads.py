@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import minidl
 import tracing
 from minidl.world.simulated import sleep
@@ -58,11 +56,6 @@ class SlowToPin:
 def one_in_ten_is_slow(index: int) -> int:
     time.sleep(0.15 if index % 10 == 7 else 0.005)
     return index
-
-
-def uneven(index: int) -> torch.Tensor:
-    """Sample 10 is longer than the others."""
-    return torch.zeros(2 if index == 10 else 1)
 
 
 def main_is_killed(path: Path) -> tracing.Trace:

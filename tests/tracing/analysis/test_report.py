@@ -10,7 +10,7 @@ import math
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,8 +97,8 @@ FAILURES = {  # -> dataset, options, the first note's end, how the advice begins
     ),
     "in main": (MISSING, {"batch_size": None}, r"KeyError\('no such image'\)$", f"{FIRST} 9 in", "(keys [9])"),
     "in collate_fn": (
-        Samples(30, loads.uneven), {"num_workers": 2, "batch_size": 4}, "entry 2$", f"{FIRST} 2 on worker 0",
-        "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
+        Samples(30, lambda key: torch.zeros(2 if key == 10 else 1)), {"num_workers": 2, "batch_size": 4},
+        "entry 2$", f"{FIRST} 2 on worker 0", "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
     ),
     "a death": (
         Samples(30, at={9: functools.partial(die, "SIGKILL")}), {"num_workers": 2},
@@ -222,13 +222,28 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
     assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
 
 
-def test_a_loader_whose_worker_died_comes_first(tmp_path: Path) -> None:
-    """Also if main was in another one then, to evaluate."""
+def dies_in_a_step() -> None:
+    time.sleep(0.5)  # it was asked for when main was about to begin its step
+    die("SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("step", "noted"),
+    [
+        (lambda: list(TORCH.DataLoader(Samples(4, napping(0.5)))), r"The epoch ended with an error \[event \d+\]"),
+        (lambda: time.sleep(2), r"The program ended with RuntimeError at test_report.py:\d+, <lambda>"),
+    ],
+)
+def test_a_loader_whose_worker_died_comes_first(tmp_path: Path, step: Callable[[], Any], noted: str) -> None:
+    """Also if main was in another one then, to evaluate, or in none."""
     with pytest.raises(RuntimeError, match="is killed by signal"), tracing.record(tmp_path / "run.trace"):
-        for _ in TORCH.DataLoader(Samples(99, at={9: functools.partial(die, "SIGKILL")}), num_workers=1):
-            list(TORCH.DataLoader(Samples(50, napping(0.02))))
-    first = tracing.report(tracing.load(tmp_path / "run.trace")).loaders[0]
+        for _ in TORCH.DataLoader(Samples(99, at={3: dies_in_a_step}), num_workers=1):
+            step()
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    first = found.loaders[0]
     assert first.ended_early and first.config["num_workers"] == 1
+    assert re.match(rf"{noted}: DataLoader worker \(pid \d+\) is killed", found.notes[0])
+    assert "Fix that first: batch 3 on worker 0 was with the worker that died (keys [3])." in first.next[0]
 
 
 def test_that_main_was_killed_comes_first(tmp_path: Path) -> None:

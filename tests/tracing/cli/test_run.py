@@ -18,7 +18,7 @@ import tracing
 from minidl.events import Kind
 from tests.minidl.dying import wait_until
 from tests.tracing.cli.terminal import ROOT, batches_in, in_terminal, read_all
-from tests.tracing.forked import TRACED, forked, run
+from tests.tracing.forked import TRACED, both, forked
 from tracing.recording import file_format as fmt
 from tracing.recording.trace_directory import is_alive
 
@@ -27,15 +27,6 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text))
     return path
-
-
-def both(folder: Path, *target: str, status: int = 0) -> tuple[str, str]:
-    """Run it by Python alone, and traced: the same comes out, with this exit status. Returns what it wrote to standard
-    error, and what tracing did."""
-    alone, with_us = run(folder, *target, status=status), run(folder, *TRACED, *target, status=status)
-    theirs, mark, ours = with_us.stderr.rpartition("tracing: ")
-    assert mark and (with_us.stdout, theirs) == (alone.stdout, alone.stderr), with_us.stderr
-    return theirs, ours
 
 
 # ---- the script runs as it does alone
@@ -82,6 +73,7 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     packages = [loader.config["package"] for loader in trace.loaders]
     assert packages == ["torch.utils.data", "minidl", *["torch.utils.data"] * 3]
     assert (trace.events["kind"] == Kind.ERROR_RAISED).sum() == 2
+    assert trace.about["ended_by"].startswith("KeyError at train.py:")
     assert (trace.events["kind"] == Kind.YIELDED).sum() == 3 + 2 + 2
     assert tracing.check(trace) == []
     assert "5 loaders in trace" in printed and "Verdict" in printed and "timeline trace -o" in printed
@@ -95,27 +87,6 @@ def test_a_script_that_leaves_by_os_exit_says_where_its_report_is(tmp_path: Path
     assert alone == (traced[0], "") and printed != traced[1]
     assert "left by os._exit. What it did until then: " in printed and printed.endswith("report trace\n")
     assert "Main was killed in the middle" not in str(tracing.report(tracing.load(tmp_path / "trace")))
-
-
-DIES_IN_A_STEP = """
-    import os, signal, time
-    from torch.utils.data import DataLoader
-    class Dies(list):
-        def __getitem__(self, key):
-            if key == 5:  # it is asked for when main is about to have batch 3
-                time.sleep(1)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return key
-    for batch in DataLoader(Dies(range(9)), num_workers=1):
-        time.sleep(30 * (batch == 3).item())
-"""
-
-
-def test_a_worker_that_dies_in_a_training_step_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "dies.py", DIES_IN_A_STEP)
-    said = " ".join(forked(tmp_path, *TRACED, "dies.py", status=1)[1].rpartition("tracing: ")[2].split())
-    assert re.search(r"ended with RuntimeError at dies.py:11, <module>: DataLoader worker \(pid \d+\) is killed", said)
-    assert "Fix that first: batch 5 on worker 0 was with the worker that died (keys [5])." in said
 
 
 def test_a_module_of_a_package_runs_as_it_does_alone(tmp_path: Path) -> None:
