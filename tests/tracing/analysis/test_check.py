@@ -116,9 +116,6 @@ EDITS: dict[str, tuple[str, str, Edit]] = {
     "send two before a batch is out": ("bounded", "in_order", moved(at(7, Kind.DISPATCHED), FIRST_BATCH)),
     "send none before it": ("bounded", "in_order", moved(at(6, Kind.DISPATCHED), FIRST_BATCH, after=1)),
     "send all to one worker": ("bounded", "not_in_order", then(*TO_ONE_WORKER)),
-    "lose without an error": (
-        "sticky", "dying", then(moved(LAST_BATCH, at(-1, Kind.TASK_LOST), after=1), without(at(0, Kind.ERROR_RAISED))),
-    ),
     "go on after a loss": ("sticky", "dying", moved(LAST_BATCH, at(0, Kind.ERROR_RAISED), after=1)),
     "overtake in a queue": (
         "first in first out", "pinned", moved(at(1, Kind.PUT, **OF_INDEX), at(0, Kind.PUT, **OF_INDEX)),
