@@ -94,7 +94,6 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "sampler": lambda: run(loader(BLOCKS, batch_size=None, sampler=sampler())),
     "init": lambda: run(loader(BLOCKS, worker_init_fn=block)),
     "resume": lambda: run(loader(BlocksAgain(), persistent_workers=True), epochs=2),
-    "collate": lambda: run(loader(range(40), collate_fn=block)),
     "timed out": timed_out,
     "trains": lambda: run(loader(range(40)), stop_after=3),
 }

@@ -51,7 +51,6 @@ HANGS: dict[str, tuple[Cause, list[tuple[str, str]]]] = {
     "torch drops": (Cause.UNSENDABLE, [("main", WAITS), ("the feeder thread of worker 0", "could not send batch 4")]),
     "sampler": (Cause.CODE, [("main", "draws the keys of batch 8")]),
     "init": (Cause.INIT_FN, [("main", "for batch 0"), ("worker 0", "is in worker_init_fn")]),
-    "collate": (Cause.CODE, [("main", "for batch 0"), ("worker 0", "is in collate_fn with batch 0")]),
     "resume": (Cause.START, [("main", "for batch 0"), ("worker 0", "gets the dataset ready for a new epoch")]),
     "trains": (Cause.TRAINING, [("main", "has batch 2 and has not asked for the next")]),
 }
