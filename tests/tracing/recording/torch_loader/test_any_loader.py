@@ -35,13 +35,10 @@ class Doubling(_MultiProcessingDataLoaderIter):
 
     def _next_data(self) -> Any:
         assert isinstance(self.loader, DoublingLoader) and len(self.loader) == 3
-        self.loader.steps += 1
         return super()._next_data() * 2
 
 
 class DoublingLoader(DataLoader[Any]):
-    steps = 0
-
     def _get_iterator(self) -> Any:
         return Doubling(self) if self.num_workers else super()._get_iterator()
 
