@@ -100,6 +100,10 @@ FAILURES = {  # -> dataset, options, the first note's end, how the advice begins
         Samples(30, lambda key: torch.zeros(2 if key == 10 else 1)), {"num_workers": 2, "batch_size": 4},
         "entry 2$", f"{FIRST} 2 on worker 0", "(keys [8, 9, 10, 11]; entry 0 is 8; entry 2 is 10)",
     ),
+    "of nothing": (
+        Samples(30, torch.tensor, at={10: lambda: None}), {"num_workers": 2, "batch_size": 4}, "NoneType",
+        f"{FIRST} 2 on worker 0", ", as a sample is None (keys [8, 9, 10, 11])",
+    ),
     "a death": (
         Samples(30, at={9: functools.partial(die, "SIGKILL")}), {"num_workers": 2},
         "DataLoader worker .*is killed by signal", FIRST, "was with the worker that died (keys [",
@@ -110,7 +114,7 @@ FAILURES = {  # -> dataset, options, the first note's end, how the advice begins
 @pytest.mark.parametrize("name", FAILURES)
 def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: str) -> None:
     dataset, options, noted, begins, more = FAILURES[name]
-    with tracing.record(tmp_path / "run.trace"), pytest.raises((ArithmeticError, KeyError, RuntimeError)):
+    with tracing.record(tmp_path / "run.trace"), pytest.raises((ArithmeticError, KeyError, RuntimeError, TypeError)):
         list(minidl.DataLoader(dataset, **options))
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     (note,) = (each for each in found.notes if re.search(noted, each))
@@ -118,7 +122,7 @@ def test_an_error_is_reported_first_once_and_in_one_line(tmp_path: Path, name: s
     assert (" at samples.py:" in note) == (name in ("at once", "in a worker", "of several lines"))
     (advice,) = found.loaders[0].next
     assert advice.startswith(begins) and more in advice
-    assert ("num_workers=0" in advice) == ("num_workers" in options and name != "in collate_fn")
+    assert ("num_workers=0" in advice) == ("num_workers" in options and name not in ("in collate_fn", "of nothing"))
     text = " ".join(str(found).split())
     assert text.startswith("Note: The epoch ended") and "The run ended early: see the note. Why" in text
 
@@ -192,6 +196,7 @@ ALIKE = dict.fromkeys(range(12), np.frombuffer(bytes(80)))  # one array, to whic
         (copies_objects, "A worker's memory grew by "),
         (a_weight_for_each_class, "Of 99 samples a sampler drew only 3 different ones, in 200 draws."),
         (cycled, "An itertools.cycle repeats the first pass over a loader"),
+        (lambda: list(TORCH.DataLoader(Samples(3), 4, drop_last=True)), "An epoch of loader "),
         (passes_over, "With the first 20 batches of an epoch hardly anything"),
         (lambda: list(TORCH.DataLoader(Samples(8, at={3: failing(StopIteration())}))), "StopIteration at "),
         (lambda: list(TORCH.DataLoader(Samples(12, torch.zeros(2).fill_), 12)), "The 12 samples of a batch lay in one"),
@@ -220,6 +225,25 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
         list(batches)
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     assert found.notes[0].startswith("The loader raised, and the training went on") and found.loaders[0].next
+
+
+@pytest.mark.parametrize(
+    ("dataset", "error", "noted", "advised"),
+    [
+        (Samples(5), ValueError("2 at least"), "The program ended with ValueError at .*: 2 at least. ", "(keys [4])"),
+        (Whole(), KeyboardInterrupt(), r"The epoch of loader \d+ had not ended after 3 batches", ""),
+    ],
+)
+def test_what_ends_in_a_step(tmp_path: Path, dataset: Any, error: BaseException, noted: str, advised: str) -> None:
+    with pytest.raises(type(error)), tracing.record(tmp_path / "run.trace"):
+        for number, _ in enumerate(TORCH.DataLoader(dataset, 2 if advised else 1)):
+            if number == 2:
+                raise error
+    found = tracing.report(tracing.load(tmp_path / "run.trace"))
+    assert re.match(noted, found.notes[-1]) and found.loaders[0].ended_early == bool(advised)
+    assert any(f"batch 2 was the last that main had {advised}" in each for each in found.loaders[0].next) == bool(
+        advised
+    )
 
 
 def dies_in_a_step() -> None:

@@ -552,7 +552,8 @@ def test_a_loader_in_a_thread_is_looked_at_there(tmp_path: Path) -> None:
     with tracing.record(tmp_path / "run"):
         in_a_thread(lambda: list(TORCH.DataLoader(Samples(40, napping(0.05)))))
     (loader,) = tracing.report(tracing.load(tmp_path / "run")).loaders
-    check(loader, Said(Verdict.NO_WORKERS, "", ("samples.py:",)))
+    check(loader, Said(Verdict.NO_WORKERS, "", ("samples.py:",), (), "in a thread: main may train meanwhile"))
+    assert not loader.promises  # what main does then is not known
 
 
 def test_a_state_that_takes_long_to_save_is_no_moving(tmp_path: Path) -> None:
@@ -858,8 +859,9 @@ def test_loaders_built_anew_at_one_line_are_one_row(tmp_path: Path) -> None:
         for _ in range(2):
             for loader in both:  # in turn: these stay two
                 list(loader)
+        list(zip(*(TORCH.DataLoader(Samples(8)) for _ in range(2)), strict=True))  # and so do these
     found, *in_turn = tracing.report(tracing.load(tmp_path / "run")).loaders
-    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1, 1])
+    assert (found.built, found.epochs, found.batches, [each.built for each in in_turn]) == (12, 12, 60, [1] * 4)
     line = found.config["iterated_at"]
     assert line.startswith("test_verdicts.py:")
     check(found, Said(Verdict.STARTUP, "num_workers=0", (f"The loader at {line} was built 12 times",)))
@@ -894,6 +896,14 @@ def test_advice_that_only_some_traces_ask_for(tmp_path: Path) -> None:
     known = facts(measures, Judgement(measures))
     assert any("batch of 16.8 MB" in each for each in advice(Verdict.MOVING, known, []))
     assert advice(Verdict.STARTUP, known, [])[0].startswith("2 of 2 epochs were left before their end: what was drawn")
+
+
+def test_a_loader_that_is_iterated_at_two_lines(tmp_path: Path) -> None:
+    with tracing.record(tmp_path / "run"):
+        list(loader := TORCH.DataLoader(Samples(8, napping(0.02))))
+        list(loader)
+    (found,) = tracing.report(tracing.load(tmp_path / "run")).loaders
+    check(found, Said(Verdict.NO_WORKERS, "Each of 2 epochs, at test_verdicts.py:", (" and test_verdicts.py:",)))
 
 
 def test_an_option_is_promised_no_more_than_what_it_can_cure_costs() -> None:
