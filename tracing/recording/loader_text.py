@@ -68,9 +68,6 @@ def line_of_program() -> str:
     return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-DIED = "DataLoader worker "  # how torch's message begins
-
-
 def where_raised(error: BaseException) -> str:
     """The error's type, the last line of the program in its traceback, and what it says: "KeyError at train.py:31,
     main: 'image'"."""

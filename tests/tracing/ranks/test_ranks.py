@@ -19,6 +19,8 @@ import minidl
 import tracing
 from tests.tracing.ranks.programs import main as record
 from tracing.__main__ import main
+from tracing.analysis.report.report import Report, report
+from tracing.ranks import report as ranks_report
 from tracing.ranks.check import AUDITS
 from tracing.ranks.hold_up import BETWEEN, LOADER, STEP
 from tracing.ranks.ranks import Ranks
@@ -86,6 +88,16 @@ def test_what_is_wrong_is_found(name: str, ranks: Recorded, capsys: pytest.Captu
     assert words in printed and all(f"{mark[wrong]}{finding}: " in printed for finding, wrong in expected)
     assert report.warnings == sum(wrong is WARNED for _, wrong in expected)
     assert any(words in note for note in report.notes) is any(wrong is not WARNED for _, wrong in expected)
+
+
+def test_in_a_hang_unequal_numbers_are_a_note(ranks: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hung(trace: tracing.Trace) -> Report:
+        found = report(trace)
+        found.loaders[0].hung = True
+        return found
+
+    monkeypatch.setattr(ranks_report, "report_of_trace", hung)
+    assert "in epoch 0 rank 1 has 6 batches" in report_of(ranks("idle_at_the_end")).notes[0]
 
 
 def test_every_audit_finds_something_and_the_page_lists_it() -> None:

@@ -27,22 +27,21 @@ from tracing.trace.trace import Trace
 # Source that may wait for a lock, or for another thread.
 WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)|^with [^(]*:", re.IGNORECASE)
 # What is added to the advice.
-SHARED = " (a lock that is shared: one that took it, itself perhaps, has not returned it)"
+SHARED = " (a lock that is shared: kept by one, perhaps itself; or two wait for each other's: take them in one order)"
+OPENMP = " (torch has no threads in a fork where main has used some before: leave set_num_threads(1) there, or spawn)"
 COPIED = (
     " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
     "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
 )
 CALLS = {  # its line, and what that has called -> what is added
     r"(Process|Thread)\.join$": ": it has not ended. See what it waits for: an end mark in its queue, say",
-    r"Popen\.wait$|\.stdin\.write\(": ": the program that it runs may wait, too, until what it prints is read: "
-    "communicate() does both",
+    r"Popen\.wait$|\.stdin\.write\(": ": the program that it runs may wait, too: read what it prints (communicate())",
     r"\.(recv\w*|accept|connect)\(|urlopen\(": ": the other end says nothing. Give the connection a timeout",
     r"(wait|result|result_iterator|Pool\.map|Result\.get)$": ": it waits for others (for an event, a pool's result, or "
     "until all have come to a barrier): see which of them has ended, or is not there (a forked process has none of "
     "main's threads: make what it needs in worker_init_fn)",
     r"sleep\(": ": it sleeps, and may look again and again: see what ends that (a file that was left behind, a flag)",
-    r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join its "
-    "thread",
+    r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join",
     r"Queue\.get$": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "
     "for this batch, nor can another process if it is a queue.Queue; and each reader needs an end mark of its own",
 }
@@ -137,7 +136,10 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
 
 def _what_it_lacks(stack: Stack | None, line: Line | None) -> str:
     """In a forked process. At a `with`, the lock is multiprocessing's only if that is seen."""
-    if stack is not None and stack.lines()[0].file.endswith("multiprocessing/synchronize.py"):
+    innermost = stack.lines()[0].file if stack is not None else ""
+    if re.search("/torch/(nn/|functional|_tensor)", innermost):
+        return OPENMP
+    if innermost.endswith("multiprocessing/synchronize.py"):
         return SHARED
     return COPIED if line is not None and line.source.startswith("with ") else SHARED + COPIED
 

@@ -8,7 +8,6 @@ from minidl.events import Kind
 from tracing.analysis.measure.cores import worker_of
 from tracing.analysis.measure.measures import Measures, measure
 from tracing.recording.file_format import CTRL_C
-from tracing.recording.loader_text import DIED
 from tracing.trace.event_index import NEVER, Iterator
 from tracing.trace.process_liveness import ProcessStatus, processes
 from tracing.trace.trace import Trace
@@ -17,6 +16,7 @@ from tracing.trace.trace import Trace
 MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
 # ... and these which one main was last in.
 ITERATED = (Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.ERROR_RAISED)
+DIED = "DataLoader worker "  # how torch's message of a worker's death begins
 
 
 def most_important_first(trace: Trace) -> list[Measures]:

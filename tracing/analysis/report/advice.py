@@ -49,7 +49,7 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     if failed >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
         what += ", as a sample is None" * bool("NoneType" in error and row["collate_begin"] >= 0)
-        what += ", as its samples differ in shape" * bool(re.search("not resizable|equal size", error))
+        what += ", as its samples differ in shape" * bool(re.search("not resizable|equal size|must match", error))
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
     elif row["yielded"] >= 0 > row["asked"] and died is None and ended_by(measures.trace):
@@ -67,6 +67,6 @@ def _in_words(keys: object, error: str) -> str:
         return ""
     keys = keys if isinstance(keys, list) else [keys]  # one, if batch_size is None
     shown = textwrap.shorten(str(keys), 60, placeholder=" ...]")
-    entries = [int(each) for each in re.findall(r"at entry (\d+)", error)]
+    entries = [int(each) for each in re.findall(r"(?:at entry|tensor number) (\d+)", error)]
     named = [f"entry {each} is {keys[each]}" for each in entries if each < len(keys)]
     return f" (keys {'; '.join([shown, *named])})"

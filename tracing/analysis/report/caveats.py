@@ -31,7 +31,6 @@ COPIED = (
     "data in arrays or tensors"
 )
 FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
-SKIPS = 4  # a step that is this many times shorter than the later ones does nothing with its batch
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -46,7 +45,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_named(trace), *_same_batches(trace, hung=already_reported != ""), *_memory(trace), *_skipped(trace)]
+    found += [*_named(trace), *_same_batches(trace, hung=already_reported != ""), *_memory(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -162,19 +161,6 @@ def _memory(trace: Trace) -> list[str]:
     mains = samples["memory"][samples["pid"] == trace.about.get("pid")].max(initial=0)  # a worker copies no more
     much = {name: each for name, each in grown.items() if each[0] > least}
     return [MEMORY[name].format(*map(size, each), COPIED if each[0] < mains else "") for name, each in much.items()]
-
-
-def _skipped(trace: Trace) -> list[str]:
-    """Batches that a program takes and drops, as it does to go on where it was."""
-    for iterator in trace.index.iterators[:LOOKED_AT]:
-        tasks = trace.tasks[(trace.tasks["loader"] == iterator.loader) & (trace.tasks["epoch"] == iterator.epochs[0])]
-        steps = (tasks["asked"] - tasks["yielded"])[(tasks["asked"] >= 0) & (tasks["yielded"] >= 0)]
-        trains = SKIPS * steps > np.median(steps[-FEW:]) if len(steps) > FEW else np.ones(FEW)
-        first = int((trains[:-2] * trains[1:-1] * trains[2:]).argmax())  # from it on something is done with each
-        if first > FEW and SKIPS * np.median(steps[:first]) < np.median(steps[first : first + FEW]):
-            text = f"With the first {first} batches of an epoch hardly anything was done. If they are passed over to "
-            return [text + "go on after them, pass over their keys in the sampler: no sample is loaded for these."]
-    return []
 
 
 def _place(trace: Trace, position: int) -> str:

@@ -57,10 +57,10 @@ TRAINING: causes in the loader cost less than 15 % of all time, or each 10 % (a 
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     grown & restarts
-    rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
-                            __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again. (A long call may be seen as the line after it.)
+    rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
+                            __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once,
                             keep what is used again (is a cache too small?), index what you search.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
@@ -96,8 +96,8 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
                             sample, if the others need not be read), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
-    rows
     slows
+    rows
     reads
     again
     OPTIONS
@@ -210,7 +210,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
         "stream": measures.config.get("iterable"),
-        "rows": rows if rows >= BATCH and usual < QUICK * rows else 0,
+        "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
         "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),

@@ -156,9 +156,10 @@ class Parallel(Emitting):
 
     def _reset(self, loader: Any, first_iter: bool = False, *args: Any, **options: Any) -> None:
         progress, previous = self._progress, -1
-        # Of attributes that are numbers or text it can be seen whether the program changes them. (NaN only by its text:
-        # it differs from itself.)
-        values = getattr(self._dataset, "__dict__", {}).items()
+        # Of attributes that are numbers or text, and of the lengths of containers, it can be seen whether the program
+        # changes them. (NaN only by its text: it differs from itself.)
+        own = getattr(self._dataset, "__dict__", {}).items()
+        values = ((name, len(each) if isinstance(each, list | tuple | dict | set) else each) for name, each in own)
         now = {name: hash(repr(value)) for name, value in values if isinstance(value, int | float | str)}
         if first_iter:
             self._sent = now  # what the workers got
