@@ -42,8 +42,8 @@ CALLS = {  # its line, and what that has called -> what is added
     "main's threads: make what it needs in worker_init_fn)",
     r"sleep\(": ": it sleeps, and may look again and again: see what ends that (a file that was left behind, a flag)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join",
-    r"Queue\.get$": ": the queue is empty until something is put into it. The loop over the loader cannot, as it waits "
-    "for this batch, nor can another process if it is a queue.Queue; and each reader needs an end mark of its own",
+    r"Queue\.get$": ": the queue is empty. Who fills it may have ended, and each reader needs an end mark of its own. "
+    "The loop over the loader cannot while it waits for a batch, nor another process if it is a queue.Queue",
 }
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 AT_FIRST = ", as where its share is empty; if it builds what all workers need, do that in main, before they start"
@@ -129,6 +129,8 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
         advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else AT_FIRST)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += _what_it_lacks(stack, line)
+    elif cause is Cause.CODE:
+        advice += ": until that returns the training loop does not go on, which may be what it waits for"
     if moment.left:
         advice += f". These outlived main: kill {' '.join(map(str, moment.left))}"
     return advice

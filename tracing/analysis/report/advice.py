@@ -23,6 +23,7 @@ DEBUGGER = (
 REASONS = {
     "differ in shape": " Make them alike in the dataset, or pass a collate_fn that pads them or keeps a list.",
     "the last": " What is special about it: its labels, its size, a value?",
+    "no workers": " What a dataset starts there needs num_workers=0, or threads in place of processes.",
     "is None": " Leave it out in a collate_fn, or see why the dataset returns None.",
 }
 
@@ -49,6 +50,7 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     if failed >= 0 or row["pin_failed"] >= 0:
         what = "called sys.exit()" if error.startswith("SystemExit") else "raised"
         what += ", as a sample is None" * bool("NoneType" in error and row["collate_begin"] >= 0)
+        what += ", as a worker can have no workers" * ("not allowed to have children" in error)
         what += ", as its samples differ in shape" * bool(re.search("not resizable|equal size|must match", error))
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
