@@ -59,7 +59,7 @@ def _death(trace: Trace, position: int) -> str:
     if event["value"] == -signal.SIGKILL:
         by += " (the kernel sends it when memory runs out)"
     if event["value"] == 1 and Kind.WORKER_BEGIN not in trace.events["kind"]:
-        by += ", before its first line (spawn runs the program's file, but not behind `if __name__ == '__main__'`)"
+        by += ", before its first line (spawn runs the program: start loaders behind `if __name__ == '__main__'`)"
     return f"worker {event['worker']}, {by}"
 
 
@@ -112,7 +112,7 @@ def _named(trace: Trace) -> list[str]:
 
 
 def _same_batches(trace: Trace, hung: bool) -> list[str]:
-    """What makes a program train on fewer samples than it has."""
+    """What makes a program train on fewer samples than it has, or without an end."""
     found, events = list[str](), trace.events
     if ((events["kind"] == Kind.EPOCH_END) & (events["text"] > 0)).any():
         text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
@@ -132,7 +132,8 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
         if ended and not yielded:
             text = f"An epoch of loader {iterator.loader} ended without a batch: "
             found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
-        if there == 0 and yielded and not ended and not hung and trace.about.get("ended_by", "").startswith(CTRL_C):
+        goes_on = 0 in iterator.epochs and not ended and not hung
+        if goes_on and there == 0 and yielded and trace.about.get("ended_by", "").startswith(CTRL_C):
             text = f"The epoch of loader {iterator.loader} had not ended after {yielded:,} batches. "
             found.append(text + "If its stream begins again by itself (while True), no epoch ends.")
         samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
