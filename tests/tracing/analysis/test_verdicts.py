@@ -197,7 +197,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a slow collate_fn": (
         Makes(80, is_quick), {"num_workers": 1, "batch_size": 4, "collate_fn": pads},
-        Said(Verdict.WORKERS, "", ("make collate_fn pads",), (), "collate_fn pads (test_verdicts.py:"),
+        Said(Verdict.WORKERS, "", ("Make collate_fn pads",), (), "collate_fn pads (test_verdicts.py:"),
     ),
     "more slow samples than the workers can keep up with": (  # the first one, too
         Makes(48, lambda index: sleep(0.01 if index % 6 else 0.4)), {},

@@ -121,13 +121,14 @@ def costs(measures: Measures) -> dict[Verdict, int]:
     # How long workers were idle while main was away, weighted by how many: they could have worked ahead.
     spare = int((measures.grid.length * measures.is_away * measures.idle_share).sum())
     prefetch = min(measures.stretches(measures.during("made")).total - hold_up, spare)
-    rest = measures.stretches(measures.during("made", "moved", "pinned")).total - hold_up - prefetch - moving
-    rest = max(0, rest)  # where iterators overlap in time, waits count in each
+    # (Where iterators overlap in time, waits count in each.)
+    rest = max(0, measures.stretches(measures.during("made", "moved", "pinned")).total - hold_up - prefetch - moving)
+    short = measures.batches < epochs_ended(measures) * measures.num_workers  # its epochs: they are all start
     moved = int(rest * moving_share(measures))
     found |= {
         Verdict.HOLD_UP: hold_up,
         Verdict.PREFETCH: prefetch,
-        Verdict.WORKERS: rest - moved,
+        Verdict.WORKERS: rest - moved + short * (spent[MainTime.STARTUP] - found[Verdict.STARTUP]),
         Verdict.MOVING: moving + moved,
     }
     for finer in (_shares, _turns, _left):

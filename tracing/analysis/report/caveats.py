@@ -132,8 +132,8 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
         if ended and not yielded:
             text = f"An epoch of loader {iterator.loader} ended without a batch: "
             found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
-        goes_on = 0 in iterator.epochs and not ended and not hung
-        if goes_on and there == 0 and yielded and trace.about.get("ended_by", "").startswith(CTRL_C):
+        goes_on = 0 in iterator.epochs and not (ended or hung or there)
+        if goes_on and yielded and trace.about.get("ended_by", "").startswith(CTRL_C):
             text = f"The epoch of loader {iterator.loader} had not ended after {yielded:,} batches. "
             found.append(text + "If its stream begins again by itself (while True), no epoch ends.")
         samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])

@@ -43,17 +43,17 @@ TABLE = """
 TRAINING: causes in the loader cost less than 15 % of all time, or each 10 % (a third of that if workers are never idle)
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
-    elsewhere               The time is spent {elsewhere}: no change to the loader helps there.
-    padding & not elsewhere The last {padding} of the columns of a batch's largest tensor are the same in all rows. If
+    away                    The time is spent {away}: no change to the loader helps there.
+    padding & not away      The last {padding} of the columns of a batch's largest tensor are the same in all rows. If
                             that is padding, pad to the longest sample of each batch, in collate_fn.
-    slowing & not elsewhere Steps take {slowing} times as long at the end as at the beginning: look for what grows.
-    rare & not elsewhere    {rare} steps take far longer than the others: do what is done only there (save, validate,
+    slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
+    rare & not away         {rare} steps take far longer than the others: do what is done only there (save, validate,
                             upload) less often, or in a thread beside the training.
     beside                  Another thread of main uses {beside}: if it computes in Python, main waits for its lock.
                             Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
-    not elsewhere           The loader keeps up: make the training step faster. It is all that your loop does between
+    not away & not beside   The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
     grown & restarts
@@ -73,10 +73,12 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             from each; if each reads all and skips the rest, more workers do not help.
     cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper: first do what
                             makes data smaller. Or prepare and store once what is not random, or use more cores.
-    waits                   They hardly compute: they wait. If what they wait for serves more at once, add workers, even
+    few                     Batches of an epoch: {few}. One worker makes each, and the others idle. Make more of them,
+                            smaller ones. (If a step needs as many samples, let it accumulate gradients.)
+    waits & not few         They hardly compute: they wait. If what they wait for serves more at once, add workers, even
                             beyond the cores: num_workers={more}. Or ask once per batch, in __getitems__ or collate_fn.
-    cores_left              Cores are free: more workers can help, until the {cores} cores are busy.
-                            Or make {slow} cheaper, or prepare and store once what is not random.
+    cores_left & not few    Make {slow} cheaper, or prepare and store once what is not random. Or, while cores are free,
+                            more workers can help, until the {cores} cores are busy.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
                             for it once per batch (__getitems__), or give each worker a copy of its own.
@@ -123,7 +125,7 @@ SAMPLER: main spends its time in the sampler
     one_draw & not early    Nearly all of that is the first draw of each epoch: do what every epoch needs once, when
                             the sampler is made. (More workers do not help: main draws the keys.)
     not left & not one_draw Draw the keys of the whole epoch at once, in the sampler's __iter__ (of some batches, if
-                            they follow the training). (More workers do not help: main draws the keys.)
+                            they follow the training); compute once what all draws need. (More workers do not help.)
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left
@@ -188,6 +190,7 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
     """What a verdict is about, in a few words; "" for no one thing."""
     crowd = "other programs have the cores" if known["others"] else "the cores are busy" if known["cores_busy"] else ""
     return {
+        Verdict.TRAINING: "beside a thread that computes" if known["beside"] else "",
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
@@ -211,7 +214,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
         "stream": measures.config.get("iterable"),
         "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
-        "elsewhere": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
+        "away": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "in_order": measures.config.get("in_order", True),
         "workers": workers,
@@ -293,6 +296,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
     return {
         "epochs": epochs,
+        "few": measures.batches // (epochs - early) if measures.batches < (epochs - early) * workers else 0,
         "again": (ordered and not built and others and epochs > 1) or len(places) > 1,
         "at": " and ".join(places) or measures.config.get("iterated_at") or "a prompt",
         "built": len(measures.loaders) if workers and built else 0,
