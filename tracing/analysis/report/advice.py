@@ -21,7 +21,7 @@ DEBUGGER = (
     "main: a file, a lock, a transaction that it has not committed."
 )
 REASONS = {
-    "differ in shape": " Make them alike in the dataset, or pass a collate_fn that pads them or keeps a list.",
+    "differ in shape": " Make them alike in the dataset, also what is empty, or let a collate_fn pad or list them.",
     "the last": " What is special about it: its labels, its size, a value?",
     "no workers": " What a dataset starts there needs num_workers=0, or threads in place of processes.",
     "is None": " Leave it out in a collate_fn, or see why the dataset returns None.",
