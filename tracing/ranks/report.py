@@ -50,12 +50,11 @@ class RunReport:
         self.path = str(ranks.path)
         self.ranks = [RankReport(each, report_of_trace(each.trace), waited.get(each, 0)) for each in ranks.all]
         hung = any(own.hung for each in self.ranks for own in each.report.loaders)
-        # What is wrong with the ranks as a whole. (How many more of these `tracing.check` has: warnings.)
-        self.notes = _notes(findings, hung)
-        self.warnings = len(findings) - len(self.notes)
+        self.notes = _notes(findings, hung)  # what is wrong with the ranks as a whole
+        self.warnings = len(findings) - len(self.notes)  # how many more of these `tracing.check` has
         self.hold_up = hold_up(ranks, steps)
         self.opened = _opened(self.ranks, self.hold_up)  # the one whose report matters most
-        self.synchronised = steps.synchronised and not hung  # whether the ranks were seen to wait for each other
+        self.synchronised = steps.synchronised and not hung  # the ranks were seen to wait for each other, not in vain
         if 0 < len(ranks.together) < ranks.world_size:
             compared = f"Only {len(ranks.together)} of {ranks.world_size} ranks are compared"
             self.notes.append(f"{compared}: those that one host has recorded here.")

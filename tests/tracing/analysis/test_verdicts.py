@@ -182,9 +182,9 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Stream(Makes(80, computes_and_waits)), {"num_workers": 1, "cpus": 8},
         Said(Verdict.WORKERS, "Of several workers, each must read only its share", (), (MORE_WORKERS,)),
     ),
-    "a last batch, for which the other worker has no company": (  # no finished one waits for it
-        Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, ""),
-    ),
+    # No finished one waits for it.
+    "a last batch alone": (Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, "")),
+    "epochs of one batch": (Makes(8, waits), {"batch_size": 8, **PERSISTENT}, Said(Verdict.WORKERS, "Batches of an")),
     "computes, on few cores": (
         Makes(80, lambda index: compute(0.01)), {"num_workers": 4},
         Said(
