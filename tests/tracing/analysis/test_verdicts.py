@@ -105,15 +105,10 @@ class Sorted(Keys):
         yield from range(self.n)
 
 
-def waits_longer_in_worker_1(index: int) -> None:
+def waits_in_worker_1(longer: float, usual: float) -> None:
     """It has its files somewhere else."""
     info = minidl.get_worker_info()
-    sleep(0.02 if info is not None and info.id == 1 else 0.01)
-
-
-def waits_far_longer_in_worker_1(index: int) -> None:
-    info = minidl.get_worker_info()
-    sleep(0.05 if info is not None and info.id == 1 else 0.005)
+    sleep(longer if info is not None and info.id == 1 else usual)
 
 
 def is_quick(index: int) -> None:
@@ -212,11 +207,11 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.HOLD_UP, "", (), ("lock",)),
     ),
     "one worker is slow": (
-        Makes(96, waits_longer_in_worker_1), {"batch_size": 2},
+        Makes(96, lambda _: waits_in_worker_1(0.02, 0.01)), {"batch_size": 2},
         Said(Verdict.WORKERS, "in_order=False", ("They hardly compute",), (MORE_WORKERS, "prefetch_factor=")),
     ),
     "one worker is far slower": (  # fewer might be the slow one
-        Makes(96, waits_far_longer_in_worker_1), {"num_workers": 3, "step": 0.01},
+        Makes(96, lambda _: waits_in_worker_1(0.05, 0.005)), {"num_workers": 3, "step": 0.01},
         Said(Verdict.HOLD_UP, "in_order=False", (), (MORE_WORKERS,)),
     ),
     "bursts": (
@@ -732,13 +727,19 @@ def test_the_times_in_the_text_are_those_of_the_events() -> None:
 # ---- what is not the loader's, and which loader
 
 
-def test_a_small_loader_is_not_put_down_to_its_own_steps() -> None:
-    """A validation that waits for its worker, in a program that trains for most of its time."""
+VALIDATES = [(2, 40, waits, 0.05), (1, 20, waits, 0.0005)]  # and waits for its worker, in few steps
+BUSY = [(2, 40, lambda _: compute(0.02), 0.001)] * 2
+
+
+@pytest.mark.parametrize(("loaders", "after"), [(VALIDATES, 0.0), (BUSY, 4.0)])
+def test_a_small_loader_is_not_put_down_to_its_own_steps(loaders: list[Any], after: float) -> None:
+    """In a program that trains for most of its time, or does something else."""
 
     def program() -> None:
-        for workers, samples, step in ((2, 40, 0.05), (1, 20, 0.0005)):
-            for _ in minidl.DataLoader(Makes(samples, waits), num_workers=workers):
+        for workers, samples, makes, step in loaders:
+            for _ in minidl.DataLoader(Makes(samples, makes), num_workers=workers):
                 sleep(step)
+            sleep(after)
 
     for each in tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders:
         assert each.verdict is Verdict.TRAINING and each.share > 0.75

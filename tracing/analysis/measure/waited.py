@@ -67,7 +67,8 @@ class Judgement:
             if steady_wait(measures) < MATTERS:
                 count = {cause: cost for cause, cost in count.items() if cause in NOT_OF_WAITING}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
-            little = MATTERS if self.verdict is Verdict.WORKERS and strained(measures) else LITTLE
+            slowed = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
+            little = MATTERS if slowed else LITTLE
             if min(sum(count.values()), self.cost / EACH) < little * away.program:  # where does most of it go instead?
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)

@@ -52,7 +52,7 @@ TRAINING: causes in the loader cost less than 15 % of all time, or each 10 % (a 
     beside                  Another thread of main uses {beside}: if it computes in Python, main waits for its lock.
                             Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
-    cores_busy & line       The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
+    cores_busy & not away   The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not away & not beside   The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait

@@ -6,7 +6,7 @@ should save; otherwise the advice says in which direction to go. Where that part
 nothing is advised. And nothing is promised that the trace contradicts: an option saves no more than the cost of the
 causes that it can cure (`num_workers=0` may: the steps are quicker, too), the recorded number of workers does not make
 batches in less time than it took, and where workers wait for each other, no more are advised; nor where other programs
-have the cores. There is no number then, nor where workers would take cores from the step's threads.
+have the cores. There is no number then, nor where workers would be the first to use most of the cores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST = 1000  # batches of a longer trace that are replayed
 FEWER = 0.03  # a cheaper setting that is slower by less than this share is as good
 PART = 0.25  # the gain must differ from what is promised by less than this part of it
 EXACT = 0.03  # the share of the time that a replay may be off by, whatever it replays
-BUSY, THREADS = 0.5, 0.1  # of the cores; torch's threads in main beside its own, on average: fewer are chance
+BUSY = 0.5  # of the cores: where more are used, each may be slower
 FACTORS = (2, 4, 8, 16, 32)  # prefetch_factor
 
 CURES: dict[str, tuple[Verdict, ...]] = {  # an option -> what costs less if it is changed
@@ -151,10 +151,9 @@ class Replays:
             return "other programs use the cores"
         if MAIN not in self.measures.main_threads:
             return "a thread iterates, and what others do meanwhile is not known"
-        # Threads of one step wait for each other: one that gets no core holds up all of it.
-        busy = self.times.cpu * self.batches / self.taken(setting) / self.times.cores
-        if busy > BUSY and self.times.helpers > THREADS and not self.was.num_workers:
-            return "torch's threads in main would share the cores with the workers"
+        # Cores may share a memory bus, or be two of one, and a step's threads wait for each other.
+        if not self.was.num_workers and self.times.cpu * self.batches > BUSY * self.times.cores * self.taken(setting):
+            return "workers would share the cores with main: `run --try` measures it"
         return f"a replay is off by {abs(self.off):.0%}" if abs(self.off) > PART * share else ""
 
     def _why(self, setting: Setting) -> str:
