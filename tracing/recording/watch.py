@@ -4,8 +4,8 @@ has read.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
-2. It takes about a thousandth of a core for samples, and three for looks at the stacks: it waits a thousand times as
-   long as a sample has cost, and between looks 300 times as long as a look, but at most a second. To learn how much
+2. It takes about a thousandth of a core for samples, and six for looks at the stacks: it waits a thousand times as
+   long as a sample has cost, and between looks 150 times as long as a look, but at most a second. To learn how much
    memory there is takes longer in a larger process: at most a hundredth of a core.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.
 
@@ -38,7 +38,7 @@ _sleep = time.sleep  # a program, or a test of one, may replace that one
 SECOND = 1_000_000_000
 OFTEN, OFTEN_FOR = SECOND // 10, 60 * SECOND  # ns between two samples, and for how long ...
 RARELY = WEIGH = SECOND  # ... and after that; and between two looks at the memory, at least
-COST, LOOK_COST, WEIGHING_COST = 1000, 300, 100  # times the CPU time of a sample, a look, a weighing: see 2
+COST, LOOK_COST, WEIGHING_COST = 1000, 150, 100  # times the CPU time of a sample, a look, a weighing: see 2
 FIRST_LOOK, LOOK = SECOND // 8, SECOND // 2  # ns until the first look at the stacks, and at most between later ones
 FRAMES, THREADS = 50, 32  # that are noted, the innermost and the first
 MOST = 1 << 23  # bytes of stacks: then the file is begun again

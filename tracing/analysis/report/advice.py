@@ -11,11 +11,12 @@ from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.run_end import died_in_a_step, ended_by, fatal_error
 from tracing.trace.task_events import keys_of, position_of
 
-OUT_OF_FILES = re.compile(r"Too many open files|items of ancdata")
-FILES = (
-    "Main ran out of open files. Each tensor from a worker is one for as long as the program keeps it: keep copies "
-    "(clone(), item()) in place of batches, or raise `ulimit -n`."
-)
+ERRORS = {  # of no one batch
+    "Too many open files|items of ancdata": "Main ran out of open files. Each tensor from a worker is one for as long "
+    "as the program keeps it: keep copies (clone(), item()) in place of batches, or raise `ulimit -n`.",
+    "pickle": "A worker that is spawned gets the dataset and the functions pickled: make in the worker what cannot be "
+    "(locks, open files, connections), leave it out in __getstate__, and define functions at the top of a module.",
+}
 DEBUGGER = (
     " If these keys fail with num_workers=0, a debugger shows why. If not, look at what the workers share, also with "
     "main: a file, a lock, a transaction that it has not committed."
@@ -36,7 +37,8 @@ def advice_after_error(measures: Measures) -> list[str]:
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
     if not batches:
         error = fatal_error(trace, last)
-        return [FILES] if error is not None and OUT_OF_FILES.search(str(trace.text(error))) else []
+        error_text = ended_by(trace) if error is None else str(trace.text(error))
+        return [what for pattern, what in ERRORS.items() if re.search(pattern, error_text)]
     text = f"Fix that first: {'; '.join(batches[:3])}."
     otherwise = DEBUGGER * bool(measures.num_workers)
     return [text + next((said for reason, said in REASONS.items() if reason in text), otherwise)]

@@ -30,7 +30,7 @@ COPIED = (
     ", or by Python objects of main's that it reads: each is copied, as its count of references changes. Keep such "
     "data in arrays or tensors"
 )
-FEW, FEWEST, LOOKED_AT = 10, 100, 200  # times as many draws as keys, or samples; draws; tasks, loaders
+LOOKED_AT = 200  # loaders, at most
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -38,7 +38,8 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     (as most are), is not repeated."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST] + _killed(trace)
     if not found and (error := ended_by(trace)):
-        found.append(f"The program ended with {error}. The report covers the time until then.")
+        ended = " (After an epoch take a new iterator, iter(loader).)" * error.startswith("StopIteration")
+        found.append(f"The program ended with {error}.{ended} The report covers the time until then.")
     found += _failed_workers(trace)
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():
@@ -122,24 +123,14 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
             text = f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the "
             found.append(text + "end of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
-        drawn = map(trace.text, trace.index.group(iterator.number, Kind.KEYS_DRAWN).array[:LOOKED_AT].tolist())
-        keys = [str(key) for each in drawn for key in (each if isinstance(each, list) else [each])]
-        there, few = trace.config(iterator.number).get("dataset_size") or 0, len(set(keys))
-        if len(keys) > FEWEST and FEW * few < min(len(keys), there):
-            text = f"Of {there:,} samples a sampler drew only {few} different ones, in {len(keys):,} draws. (For a "
-            found.append(text + "WeightedRandomSampler each sample has a weight, not each class.)")
         yielded, ended = _yielded(trace, iterator), len(trace.index.group(iterator.number, Kind.EPOCH_END))
         if ended and not yielded:
             text = f"An epoch of loader {iterator.loader} ended without a batch: "
             found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
-        goes_on = 0 in iterator.epochs and not (ended or hung or there)
+        goes_on = 0 in iterator.epochs and not (ended or hung or trace.config(iterator.number).get("dataset_size"))
         if goes_on and yielded and trace.about.get("ended_by", "").startswith(CTRL_C):
             text = f"The epoch of loader {iterator.loader} had not ended after {yielded:,} batches. "
             found.append(text + "If its stream begins again by itself (while True), no epoch ends.")
-        samples, places = max((noted.get("memories", [0, 0]) for _, noted in noted_of(trace, iterator)), default=[0, 0])
-        if samples > FEW and places == 1:
-            text = f"The {samples} samples of a batch lay in one memory. If the dataset fills it anew for each, they "
-            found.append(text + "have all become the last one: let it return copies.")
     return found
 
 

@@ -106,8 +106,6 @@ class TracedCollate:
             count_contents(batch, noted)
         with contextlib.suppress(Exception):  # without tensors there is no padding
             noted["padding"] = padding_of(batch)
-        with contextlib.suppress(Exception):  # without arrays there is no memory
-            noted["memories"] = [len(samples), len(set(map(memory_of, samples)))]
         with contextlib.suppress(Exception):  # what cannot be pickled cannot be compared
             for what, name, each, was in self.before:
                 if (now := marks(each, self.iterable)) != [(what, was)]:
@@ -171,13 +169,6 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
             yield from leaves(each, depth + 1)
     else:
         yield value
-
-
-def memory_of(sample: Any) -> int:
-    """Where its largest tensor or array lies: of two samples that are there at once, in one place if it is shared."""
-    found = [each for each in leaves(sample) if isinstance(each, (torch.Tensor, numpy.ndarray)) and each.nbytes]
-    largest = max(found, key=lambda each: int(each.nbytes))
-    return int(largest.data_ptr() if isinstance(largest, torch.Tensor) else largest.ctypes.data)
 
 
 def padding_of(batch: Any) -> float:
