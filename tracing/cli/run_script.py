@@ -192,9 +192,10 @@ def exit_status_of(run: Callable[[], None], recording: tracing.record) -> int:
         print(error.code, file=sys.stderr)
         return 1
     except BaseException as error:
-        forget_our_frames(error)
-        recording.ended_by = where_raised(error)
-        sys.excepthook(type(error), error, error.__traceback__)
+        with contextlib.suppress(KeyboardInterrupt):  # a second one: coreutils' timeout, say, sends two
+            forget_our_frames(error)
+            recording.ended_by = where_raised(error)
+            sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -242,7 +243,7 @@ def print_findings(recording: tracing.record, stderr: bytes, tried: bool) -> Non
             more += [f"look further: {command()} report {typed}"]
             more += [f"              {command()} timeline {typed} -o timeline.svg"]
             lines += [each.replace(command(), tracer()) for each in more]
-    except Exception as error:  # whatever is wrong with the trace, the script has ended
+    except (Exception, KeyboardInterrupt) as error:  # whatever is wrong with the trace, the script has ended
         lines = [f"recorded into {recording.path}, but there is no report: {error!r}"]
     say("\n".join(line.rstrip() for line in [f"tracing: {lines[0]}", *lines[1:]]), stderr)
 

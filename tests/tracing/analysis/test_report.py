@@ -232,9 +232,8 @@ def test_what_ends_in_a_step(tmp_path: Path, dataset: Any, error: BaseException,
                 raise error
     found = tracing.report(tracing.load(tmp_path / "run.trace"))
     assert re.match(noted, found.notes[-1]) and found.loaders[0].ended_early == bool(advised)
-    assert any(f"batch 2 was the last that main had {advised}" in each for each in found.loaders[0].next) == bool(
-        advised
-    )
+    last = f"batch 2 was the last that main had {advised}"
+    assert any(last in each for each in found.loaders[0].next) == bool(advised)
 
 
 def dies_in_a_step() -> None:

@@ -179,6 +179,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     # No finished one waits for it.
     "a last batch alone": (Makes(12, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, "")),
+    "a batch for each worker": (Makes(8, waits), {"batch_size": 4, **PERSISTENT}, Said(Verdict.WORKERS, "")),
     "epochs of one batch": (Makes(8, waits), {"batch_size": 8, **PERSISTENT}, Said(Verdict.WORKERS, "Batches of an")),
     "computes, on few cores": (
         Makes(80, lambda index: compute(0.01)), {"num_workers": 4},
@@ -259,7 +260,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a shuffle buffer": (
         Stream(Makes(20, is_quick, at={0: lambda: sleep(0.4)})), {"batch_size": 2, "epochs": 2},
-        Said(Verdict.STARTUP, "What the dataset's own __iter__ does first", (), ("persistent_workers=True",)),
+        Said(Verdict.STARTUP, "Look at what the dataset's own __iter__ does first", (), ("persistent_workers=True",)),
     ),
     "an iterator for each batch": (
         Makes(400, waits), {"batch_size": 20, "epochs": 6, "leave": 1},
@@ -330,7 +331,7 @@ def test_what_each_epoch_reads_again_takes_longer_and_longer() -> None:
 
 @pytest.mark.parametrize(("idle", "num_workers"), [(0.05, 0), (0.05, 1), (0.9, 0), (0.9, 1)])
 def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, num_workers: int) -> None:
-    """A quarter of the time computes: the rest may be waiting for a core, or not."""
+    """A quarter of the time computes: the rest may be waiting for a core, or not. (Nor for a main without workers.)"""
     trace = simulated(Makes(60, computes_and_waits), num_workers=num_workers)
     (measures,) = measure(trace)
     span, samples = np.array([trace.start, int(measures.time[-1])]), np.zeros(2, fmt.SAMPLE_DTYPE)
@@ -339,7 +340,7 @@ def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, nu
     fmt.samples_file(fmt.events_files(trace.path)[0]).write_bytes(samples.tobytes())
     (loader,) = tracing.report(trace).loaders
     crowded = loader.next[-1].startswith("Other programs use 1.9 of the 2 cores")
-    assert crowded == (idle < 0.5) and bool(loader.promises) == (idle > 0.5)
+    assert crowded == (idle < 0.5) and bool(loader.promises) == (idle > 0.5 and num_workers > 0)
 
 
 def test_workers_that_are_never_idle_share_the_cores_with_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

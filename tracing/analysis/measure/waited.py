@@ -124,7 +124,7 @@ def costs(measures: Measures) -> dict[Verdict, int]:
     prefetch = min(measures.stretches(measures.during("made")).total - hold_up, spare)
     # (Where iterators overlap in time, waits count in each.)
     rest = max(0, measures.stretches(measures.during("made", "moved", "pinned")).total - hold_up - prefetch - moving)
-    short = measures.batches < epochs_ended(measures) * measures.num_workers  # its epochs: they are all start
+    short = measures.batches <= max(1, epochs_ended(measures)) * measures.num_workers  # its epochs: they are all start
     moved = int(rest * moving_share(measures))
     found |= {
         Verdict.HOLD_UP: hold_up,

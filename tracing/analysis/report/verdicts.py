@@ -98,6 +98,7 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
                             sample, if the others need not be read), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
+    beside
     slows
     rows
     reads
@@ -137,8 +138,8 @@ STARTUP: the first batch of each epoch is slow, or none came
     OPTIONS
     built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
-    refills                 What the dataset's own __iter__ does first{at_line}, if it fills a shuffle buffer, say,
-                            persistent workers do in each epoch, too: let it give its first samples sooner.
+    refills                 Look at what the dataset's own __iter__ does first{at_line}: if it fills a shuffle buffer,
+                            or skips samples, let it give its first ones sooner. Persistent workers do it again, too.
     slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
                             files). Else import late, and keep paths in the dataset, not data.
     slowest_part & not fork In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,
@@ -293,7 +294,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     ended = (each for each, ends in zip(measures.iterators, measures.groups(Kind.EPOCH_END), strict=True) if len(ends))
     places = sorted({str(measures.trace.config(each.number).get("iterated_at")) for each in ended} - {"", "None"})
     rereads = _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2))
-    refills = part == FIRST_BATCH and epochs > 1 and measures.config.get("iterable")
+    refills = part == FIRST_BATCH and measures.config.get("iterable")
     return {
         "epochs": epochs,
         "few": measures.batches // (epochs - early) if measures.batches < (epochs - early) * workers else 0,
@@ -305,7 +306,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "rereads": rereads if part == FIRST_BATCH else "",
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
-        "slowest_part": part,
+        "slowest_part": "" if refills else part,
         "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
         "ends_last": "" if unread or (often and not exits) else slowest_step(measures),

@@ -145,7 +145,8 @@ def marks(thing: Any, of_stream: bool) -> list[tuple[str, Any]]:
     if isinstance(thing, GENERATORS):
         return [("drawn", digest_of(thing))]
     if isinstance(thing, CACHES) and not of_stream:
-        return [("grown", thing.cache_info().currsize if isinstance(thing, CACHES[0]) else len(thing))]
+        _, _, most, size = thing.cache_info() if isinstance(thing, CACHES[0]) else (0, 0, None, len(thing))
+        return [("grown", 0 if size == most else size)]  # one that is full also forgets
     shared = isinstance(thing, io.IOBase) and id(thing) in INHERITED
     return [("read", getattr(thing, "buffer", thing).tell())] if shared else []
 
