@@ -129,8 +129,8 @@ def note_the_stop(directory: Path, ended_by: str = "") -> None:
     about = fmt.description(directory)
     if about.get("pid") != os.getpid():
         return
-    # Learned since the recording began, perhaps.
-    about |= {name: each for name, each in rank_of_this_process().items() if each is not None}
+    # Learned, or changed, since the recording began, perhaps.
+    about |= {name: each for name, each in rank_of_this_process().items() if each is not None} | {"cpus": cpus()}
     about |= {"stopped": time.monotonic_ns(), "ended_by": ended_by}
     with contextlib.suppress(OSError):  # the directory is gone
         _write(directory, about)

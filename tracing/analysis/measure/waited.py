@@ -5,7 +5,7 @@ Each rule estimates how much of main's time its cause costs. Costs do not overla
 once. Coarse rules come first, from what main waits for; then finer ones take their part of it, where the trace shows
 what is behind it. The rules are in tracing.analysis.report.verdicts, with why and what next.
 
-Not everything that costs time is a problem: if all costs little of the whole program, the loader is not the limit. And
+Not everything that costs time is a problem: if each costs little of the whole program, the loader is not the limit. And
 where main hardly waits once every worker has made its first batch, the waiting before that does not count.
 """
 
@@ -21,8 +21,7 @@ from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
 IDLE = 0.1  # of the workers' lives: less is hardly ever
-LITTLE = 0.15  # of the program's time: where all causes together cost less, something else is the limit; ...
-EACH = 2 / 3  # ... or where each costs less than this part of it
+LITTLE = 0.15  # of the program's time: where each cause costs less, and all of them less than twice that, ...
 
 
 class Verdict(enum.Enum):
@@ -69,7 +68,7 @@ class Judgement:
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
             slowed = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
             little = MATTERS if slowed else LITTLE
-            if min(sum(count.values()), self.cost / EACH) < little * away.program:  # where does most of it go instead?
+            if max(self.cost, sum(count.values()) / 2) < little * away.program:  # ... it goes elsewhere
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])

@@ -40,7 +40,7 @@ SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
-TRAINING: causes in the loader cost less than 15 % of all time, or each 10 % (a third of that if workers are never idle)
+TRAINING: no cause in the loader costs 15 % of all time, nor all 30 % (a third of that if workers are never idle)
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     away                    The time is spent {away}: no change to the loader helps there.
