@@ -40,7 +40,7 @@ CALLS = {  # its line, and what that has called -> what is added
     r"(wait|result|result_iterator|Pool\.map|Result\.get)$": ": it waits for others (for an event, a pool's result, or "
     "until all have come to a barrier): see which of them has ended, or is not there (a forked process has none of "
     "main's threads: make what it needs in worker_init_fn)",
-    r"sleep\(": ": it sleeps, perhaps until something changes: a file left behind, main's data (of which it has a copy)",
+    r"sleep\(": ": it sleeps, perhaps until something changes: a file left behind, main's data (it has a copy)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join",
     r"Queue\.get$": ": the queue is empty. Who fills it may have ended, and each reader needs an end mark of its own. "
     "The loop over the loader cannot while it waits for a batch, nor another process if it is a queue.Queue",
