@@ -58,7 +58,7 @@ ADVICE = {  # -> where
     "a lock that is shared": ("shared",), "it took itself": ("copied",),
     "it waits for others": ("first", "collate", "training", "caught", "evaluation", "init", "sampler", "dataset"),
     "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
-    "the program that it runs": ("program",), "it sleeps, and may look again": ("polls",),
+    "the program that it runs": ("program",), "it sleeps, perhaps until": ("polls",),
 }  # fmt: skip
 IN_SECONDS = "training", "collate"  # with the limits as they are; the others with shorter ones
 

@@ -803,7 +803,7 @@ def test_a_thread_that_hands_batches_on_is_beside_the_main_thread(monkeypatch: p
     assert culprits.beside(measures) == (0.6, "train.py:3, stager")
     measures.main_threads = {"stager"}
     assert culprits.beside(measures) == (0.6, "train.py:3, stager")
-    monkeypatch.setattr(culprits, "BESIDE", 0.5)  # the main thread hardly computes: it only waits for the other
+    monkeypatch.setattr(culprits, "BESIDE", 2.0)  # the main thread hardly computes: it only waits for the other
     assert culprits.beside(measures) == (0.4, f"train.py:3, {MAIN}")
 
 

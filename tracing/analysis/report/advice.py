@@ -22,6 +22,7 @@ DEBUGGER = (
     "main: a file, a lock, a transaction that it has not committed."
 )
 REASONS = {
+    "Bus error": " Shared memory (/dev/shm) is full, or a mapped file (a memmap) is shorter than what is read of it.",
     "differ in shape": " Make them alike in the dataset, also what is empty, or let a collate_fn pad or list them.",
     "the last": " What is special about it: its labels, its size, a value?",
     "no workers": " What a dataset starts there needs num_workers=0, or threads in place of processes.",
@@ -35,13 +36,13 @@ def advice_after_error(measures: Measures) -> list[str]:
     last_epoch = tasks[(tasks["loader"] == last.loader) & (tasks["epoch"] == last.epochs[-1])]
     died = died_in_a_step(measures)
     batches = [described for row in last_epoch if (described := _failed_batch(measures, row, died))]
+    error = fatal_error(trace, last)
+    error_text = ended_by(trace) if error is None else str(trace.text(error))
     if not batches:
-        error = fatal_error(trace, last)
-        error_text = ended_by(trace) if error is None else str(trace.text(error))
         return [what for pattern, what in ERRORS.items() if re.search(pattern, error_text)]
     text = f"Fix that first: {'; '.join(batches[:3])}."
     otherwise = DEBUGGER * bool(measures.num_workers)
-    return [text + next((said for reason, said in REASONS.items() if reason in text), otherwise)]
+    return [text + next((said for reason, said in REASONS.items() if reason in text + error_text), otherwise)]
 
 
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:

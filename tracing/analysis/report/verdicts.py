@@ -48,7 +48,7 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all 30 % (a third o
                             that is padding, pad to the longest sample of each batch, in collate_fn.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not away         {rare} steps take far longer than the others: do what is done only there (save, validate,
-                            upload) less often, or in a thread beside the training.
+                            upload) less often, or beside the training, or less of it (is the dataset saved, too?).
     beside                  Another thread of main uses {beside}: if it computes in Python, main waits for its lock.
                             Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
@@ -190,8 +190,9 @@ def advice(verdict: Verdict, known: dict[str, Any], options: list[Change]) -> li
 def named(verdict: Verdict, known: dict[str, Any]) -> str:
     """What a verdict is about, in a few words; "" for no one thing."""
     crowd = "other programs have the cores" if known["others"] else "the cores are busy" if known["cores_busy"] else ""
+    rare = f"{known['rare']} steps are far longer" if known["rare"] and not known["away"] else ""
     return {
-        Verdict.TRAINING: "beside a thread that computes" if known["beside"] else "",
+        Verdict.TRAINING: "beside a thread that computes" if known["beside"] else rare,
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
