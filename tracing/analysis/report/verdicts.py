@@ -120,7 +120,8 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
     OPTIONS
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
-                            batches in all: keep one iterator, and take a new one only when it ends.
+                            batches in all: keep one iterator, and take a new one only when it ends; or draw no more
+                            keys than are used (num_samples, replacement=True).
     early                   {early} of {epochs} epochs were left before their end: what was drawn or made for the rest
                             is lost. Keep the iterator and go on, or draw fewer keys (num_samples, replacement=True).
     one_draw & not early    Nearly all of that is the first draw of each epoch: do what every epoch needs once, when
