@@ -42,8 +42,8 @@ CALLS = {  # its line, and what that has called -> what is added
     "main's threads: make what it needs in worker_init_fn)",
     r"sleep\(": ": it sleeps, perhaps until something changes: a file left behind, main's data (it has a copy)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join",
-    r"Queue\.get$": ": the queue is empty. What fills it has ended, or is not there: a worker has no thread of main's, no "
-    "other process fills a queue.Queue, nor does a loop that waits for a batch. Each reader needs an end mark of its own",
+    r"Queue\.get$": ": the queue is empty. What fills it ended, or is not there: a worker has no thread of main's, no "
+    "other process fills a queue.Queue, nor a loop that waits for a batch. And each reader needs its own end mark",
 }
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 AT_FIRST = ", as where its share is empty; if it builds what all workers need, do that in main, before they start"
