@@ -4,7 +4,7 @@ has read.
 
 What it guarantees:
 1. It is in none of threading's lists, takes no signals, and is gone while the process forks.
-2. It takes about a thousandth of a core for samples, and six for looks at the stacks: it waits a thousand times as
+2. It takes about a thousandth of a core for samples, and seven for looks at the stacks: it waits a thousand times as
    long as a sample has cost, and between looks 150 times as long as a look, but at most a second. To learn how much
    memory there is takes longer in a larger process: at most a hundredth of a core.
 3. If it fails, only it ends. It also ends in a worker whose main is gone.

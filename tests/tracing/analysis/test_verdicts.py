@@ -263,7 +263,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Said(Verdict.STARTUP, "Look at what the dataset's own __iter__ does first", (), ("persistent_workers=True",)),
     ),
     "an iterator for each batch": (
-        Makes(400, waits), {"batch_size": 20, "epochs": 6, "leave": 1},
+        Makes(400, waits), {"batch_size": 20, "epochs": 6, "leave": 1, "num_workers": 8},
         Said(Verdict.STARTUP, "6 of 6 epochs, begun at test_verdicts.py:", ("left before their end, after 6 batches",)),
     ),
     "epochs that are left early": (
@@ -331,7 +331,8 @@ def test_what_each_epoch_reads_again_takes_longer_and_longer() -> None:
 
 @pytest.mark.parametrize(("idle", "num_workers"), [(0.05, 0), (0.05, 1), (0.9, 0), (0.9, 1)])
 def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, num_workers: int) -> None:
-    """A quarter of the time computes: the rest may be waiting for a core, or not. (Nor for a main without workers.)"""
+    """A quarter of the time computes: the rest may be waiting for a core, or not. (Nor is anything promised of first
+    workers: they would share the cores with main.)"""
     trace = simulated(Makes(60, computes_and_waits), num_workers=num_workers)
     (measures,) = measure(trace)
     span, samples = np.array([trace.start, int(measures.time[-1])]), np.zeros(2, fmt.SAMPLE_DTYPE)

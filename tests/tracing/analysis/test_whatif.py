@@ -412,15 +412,15 @@ def test_no_setting_is_quicker_than_its_workers_can_be() -> None:
         assert replays.taken(setting) == (replays.making / workers if workers >= 2 else 0.001)
 
 
-@pytest.mark.parametrize(("cores", "told"), [(2.0, False), (8.0, True)])
+@pytest.mark.parametrize(("cores", "helpers", "promised"), [(2.0, 0.0, False), (8.0, 0.0, True), (8.0, 7.0, False)])
 def test_what_the_first_workers_save_is_not_said_where_they_would_use_most_of_the_cores(
-    cores: float, told: bool
+    cores: float, helpers: float, promised: bool
 ) -> None:
     (measures,) = measure(simulated("computes", Setting(0)))
     replays = Replays(measures, Judgement(measures))
-    replays.times = replays.times.but(cores=cores)
+    replays.times = replays.times.but(cores=cores, helpers=helpers)
     found = replays.advice(Setting(2))
-    assert (found.saves_ns is not None) is told and ("`run --try` measures it" in found.text) is not told
+    assert (found.saves_ns is not None) is promised and ("`run --try` measures it" in found.text) is not promised
 
 
 @pytest.mark.parametrize("name", LOADS)

@@ -40,10 +40,10 @@ CALLS = {  # its line, and what that has called -> what is added
     r"(wait|result|result_iterator|Pool\.map|Result\.get)$": ": it waits for others (for an event, a pool's result, or "
     "until all have come to a barrier): see which of them has ended, or is not there (a forked process has none of "
     "main's threads: make what it needs in worker_init_fn)",
-    r"sleep\(": ": it sleeps, perhaps until something changes: a file left behind, main's data (it has a copy)",
+    r"sleep\(": ": it sleeps, perhaps until something changes: a file left there, or main's data (a worker has a copy)",
     r"Queue\.put$": ": the queue is full. Empty it in the training loop, not only after it, and before you join",
-    r"Queue\.get$": ": the queue is empty. What fills it ended, or is not there: a worker has no thread of main's, no "
-    "other process fills a queue.Queue, nor a loop that waits for a batch. And each reader needs its own end mark",
+    r"Queue\.get$": ": the queue is empty. What fills it has ended, or cannot: a worker has no thread of main's, a "
+    "queue.Queue is in one process, the training loop waits for a batch. And each reader needs its own end mark",
 }
 COMPUTES = " (it is computing, perhaps in an endless loop{})"
 AT_FIRST = ", as where its share is empty; if it builds what all workers need, do that in main, before they start"

@@ -165,7 +165,8 @@ def beside(measures: Measures) -> tuple[float, str]:
         if seen := seen_at(own):
             used = own[-1].cpu[name] - own[0].cpu[name]
             found[name] = used / (own[-1].time - own[0].time), seen.place
-    # Where another thread iterates, and hands the batches on, the main thread trains, if it computes (or would).
+    # Where another thread iterates, and hands the batches on, the main thread trains, if it computes (or would, if the
+    # other left it Python's lock).
     trains = {MAIN} if found.get(MAIN, (0.0,))[0] > BESIDE / 4 else measures.main_threads
     return max((each for name, each in found.items() if name not in trains), default=(0.0, ""))
 

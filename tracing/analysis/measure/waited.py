@@ -66,8 +66,8 @@ class Judgement:
             if steady_wait(measures) < MATTERS:
                 count = {cause: cost for cause, cost in count.items() if cause in NOT_OF_WAITING}
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
-            slowed = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
-            little = MATTERS if slowed else LITTLE
+            slows_step = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
+            little = MATTERS if slows_step else LITTLE
             if max(self.cost, sum(count.values()) / 2) < little * away.program:  # ... it goes elsewhere
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
@@ -123,7 +123,8 @@ def costs(measures: Measures) -> dict[Verdict, int]:
     prefetch = min(measures.stretches(measures.during("made")).total - hold_up, spare)
     # (Where iterators overlap in time, waits count in each.)
     rest = max(0, measures.stretches(measures.during("made", "moved", "pinned")).total - hold_up - prefetch - moving)
-    short = measures.batches <= max(1, epochs_ended(measures)) * measures.num_workers  # its epochs: they are all start
+    # Its epochs: they are all start.
+    short = not left(measures) and measures.batches <= max(1, epochs_ended(measures)) * measures.num_workers
     moved = int(rest * moving_share(measures))
     found |= {
         Verdict.HOLD_UP: hold_up,

@@ -14,8 +14,9 @@ from tracing.trace.task_events import keys_of, position_of
 ERRORS = {  # of no one batch
     "Too many open files|items of ancdata": "Main ran out of open files. Each tensor from a worker is one for as long "
     "as the program keeps it: keep copies (clone(), item()) in place of batches, or raise `ulimit -n`.",
-    "pickle": "A worker that is spawned gets the dataset and the functions pickled: make in the worker what cannot be "
-    "(locks, open files, connections), leave it out in __getstate__, and define functions at the top of a module.",
+    "not (be )?pickle|n't (pickle|get local)": "A worker that is spawned gets the dataset and the functions pickled: "
+    "make in the worker what cannot be (locks, open files, connections), leave it out in __getstate__, and define "
+    "functions at the top of a module.",
 }
 DEBUGGER = (
     " If these keys fail with num_workers=0, a debugger shows why. If not, look at what the workers share, also with "
@@ -40,9 +41,9 @@ def advice_after_error(measures: Measures) -> list[str]:
     error_text = ended_by(trace) if error is None else str(trace.text(error))
     if not batches:
         return [what for pattern, what in ERRORS.items() if re.search(pattern, error_text)]
-    text = f"Fix that first: {'; '.join(batches[:3])}."
+    text = f"Fix that first: {'; '.join(batches[:3])}{' (Bus error)' * ('Bus error' in error_text)}."
     otherwise = DEBUGGER * bool(measures.num_workers)
-    return [text + next((said for reason, said in REASONS.items() if reason in text + error_text), otherwise)]
+    return [text + next((said for reason, said in REASONS.items() if reason in text), otherwise)]
 
 
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:

@@ -38,8 +38,9 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
     (as most are), is not repeated."""
     found = [line for iterator in trace.index.iterators for line in _ending(trace, iterator)][:MOST] + _killed(trace)
     if not found and (error := ended_by(trace)):
-        ended = " (After an epoch take a new iterator, iter(loader).)" * error.startswith("StopIteration")
-        found.append(f"The program ended with {error}.{ended} The report covers the time until then.")
+        over = " (If that was next() on a loader's iterator, its epoch was over: take a new one.)"
+        over *= error.startswith("StopIteration")
+        found.append(f"The program ended with {error}.{over} The report covers the time until then.")
     found += _failed_workers(trace)
     reported = " ".join([already_reported, *found])
     for position in np.flatnonzero(trace.events["kind"] == Kind.WORKER_DIED)[:MOST].tolist():

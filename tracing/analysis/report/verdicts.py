@@ -40,17 +40,17 @@ SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
 
 TABLE = """
-TRAINING: no cause in the loader costs 15 % of all time, nor all 30 % (a third of that if workers are never idle)
+TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (a third if workers keep all cores busy)
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     away                    The time is spent {away}: no change to the loader helps there.
     padding & not away      The last {padding} of the columns of a batch's largest tensor are the same in all rows. If
                             that is padding, pad to the longest sample of each batch, in collate_fn.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
-    rare & not away         {rare} steps take far longer than the others: do what is done only there (save, validate,
-                            upload) less often, or beside the training, or less of it (is the dataset saved, too?).
-    beside                  Another thread of main uses {beside}: if it computes in Python, main waits for its lock.
-                            Let it sleep, or let a process do that.
+    rare & not away         {rare} steps take far longer than the others: save, validate or upload less often, or
+                            beside the training, and save less (is the dataset in the checkpoint?).
+    beside                  Another thread of main uses {beside}. Unless that is what trains: main waits for Python's
+                            lock while it computes. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
     cores_busy & not away   The {cores} cores are busy: the step must share them. Make {slow} cheaper, too.
     not away & not beside   The loader keeps up: make the training step faster. It is all that your loop does between
@@ -98,7 +98,6 @@ SHARES: each worker reads the whole stream, so that every sample comes several t
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
                             sample, if the others need not be read), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
-    beside
     slows
     rows
     reads
@@ -120,8 +119,8 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
     OPTIONS
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
-                            batches in all: keep one iterator, and take a new one only when it ends; or draw no more
-                            keys than are used (num_samples, replacement=True).
+                            batches in all: keep one iterator, and take a new one only when it ends.
+    left                    Or draw no more keys than are used (num_samples, replacement=True).
     early                   {early} of {epochs} epochs were left before their end: what was drawn or made for the rest
                             is lost. Keep the iterator and go on, or draw fewer keys (num_samples, replacement=True).
     one_draw & not early    Nearly all of that is the first draw of each epoch: do what every epoch needs once, when
@@ -140,7 +139,7 @@ STARTUP: the first batch of each epoch is slow, or none came
     built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True.
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 Look at what the dataset's own __iter__ does first{at_line}: if it fills a shuffle buffer,
-                            or skips samples, let it give its first ones sooner. Persistent workers do it again, too.
+                            or skips samples, let it give its first ones sooner. Persistent workers repeat it, too.
     slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
                             files). Else import late, and keep paths in the dataset, not data.
     slowest_part & not fork In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,

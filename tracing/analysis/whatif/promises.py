@@ -6,7 +6,7 @@ should save; otherwise the advice says in which direction to go. Where that part
 nothing is advised. And nothing is promised that the trace contradicts: an option saves no more than the cost of the
 causes that it can cure (`num_workers=0` may: the steps are quicker, too), the recorded number of workers does not make
 batches in less time than it took, and where workers wait for each other, no more are advised; nor where other programs
-have the cores. There is no number then, nor where workers would be the first to use most of the cores.
+have the cores. There is no number then, nor where the first workers would share most of the cores with main.
 """
 
 from __future__ import annotations
@@ -152,8 +152,9 @@ class Replays:
         if MAIN not in self.measures.main_threads:
             return "a thread iterates, and what others do meanwhile is not known"
         # Cores may share a memory bus, or be two of one, and a step's threads wait for each other.
-        if not self.was.num_workers and self.times.cpu * self.batches > BUSY * self.times.cores * self.taken(setting):
-            return "workers would share the cores with main: `run --try` measures it"
+        cpu = self.times.cpu * (1 + self.times.helpers) * self.batches
+        if not self.was.num_workers and cpu > BUSY * self.times.cores * self.taken(setting):
+            return "workers would share the cores with main; `run --try` measures it"
         return f"a replay is off by {abs(self.off):.0%}" if abs(self.off) > PART * share else ""
 
     def _why(self, setting: Setting) -> str:

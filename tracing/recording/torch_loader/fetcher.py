@@ -146,7 +146,7 @@ def marks(thing: Any, of_stream: bool) -> list[tuple[str, Any]]:
         return [("drawn", digest_of(thing))]
     if isinstance(thing, CACHES) and not of_stream:
         _, _, most, size = thing.cache_info() if isinstance(thing, CACHES[0]) else (0, 0, None, len(thing))
-        return [("grown", 0 if size == most else size)]  # one that is full also forgets
+        return [("grown", size if most is None else 0)]  # a bounded one forgets: whether all fits is not known
     shared = isinstance(thing, io.IOBase) and id(thing) in INHERITED
     return [("read", getattr(thing, "buffer", thing).tell())] if shared else []
 
