@@ -168,7 +168,7 @@ def test_what_it_hung_in_leads_the_report(
     assert f"stuck.py:{line}, " in first and f"Look at {PROGRAM}:{line}" in first
     # Its workers cannot notice that main has died where they are stuck themselves.
     assert (where, how) != ("collate", "kill -9 of main") or "These outlived main: kill " in first
-    assert all((words in hang.advice) == (where in places) for words, places in ADVICE.items())
+    assert [where in places for places in ADVICE.values()] == [words in hang.advice for words in ADVICE], hang.advice
     for each in report.loaders:
         assert each.hung and each.verdict_line == "The run hung: see the note."
         [advice] = each.next
