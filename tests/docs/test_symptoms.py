@@ -91,7 +91,7 @@ SYMPTOMS: dict[str, tuple[Callable[[str], bool], list[str], Callable[[str, str],
         prints("batches"), ["Moving batches is the limit", "num_workers=0"], takes_half,
     ),
     "pythons_lock": (
-        prints("batches"), ["Moving batches is the limit", "Another thread", "main waits for its lock"], takes_half,
+        prints("batches"), ["Moving batches is the limit", "Another thread", "for Python's lock"], takes_half,
     ),
     "slow_exit": (ends_with(5, math.inf), ["what worker 0 does at exit"], ends_with(0, 5)),  # s
     "growing": (ends_with(100, math.inf), [], ends_with(0, 20)),  # MB
