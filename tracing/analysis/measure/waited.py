@@ -21,7 +21,7 @@ from tracing.trace.thread_activity import MainTime
 
 MATTERS = 0.05  # a cause that costs less than this share of main's time is not worth changing
 IDLE = 0.1  # of the workers' lives: less is hardly ever
-LITTLE = 0.15  # of the program's time: where each cause costs less, and all of them less than twice that, ...
+LITTLE = 0.15  # of the program's time: if each cause costs less, and all less than twice that, it is not the loader
 
 
 class Verdict(enum.Enum):
@@ -68,7 +68,7 @@ class Judgement:
             self.verdict, self.cost = max(count.items(), key=lambda each: each[1])
             slows_step = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
             little = MATTERS if slows_step else LITTLE
-            if max(self.cost, sum(count.values()) / 2) < little * away.program:  # ... it goes elsewhere
+            if max(self.cost, sum(count.values()) / 2) < little * away.program:
                 self.verdict, whole = Verdict.TRAINING, away.program
                 spent = (away.training, away.loading - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
