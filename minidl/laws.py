@@ -324,14 +324,15 @@ def judge(events: Iterable[tuple[int, Event]], laws: Iterable[type[Law]] = LAWS)
     judges: dict[int, list[Law]] = {}  # by epoch_id
     calls: dict[int, dict[int, list[Any]]] = {}  # by epoch_id and kind of event
     for at, event in events:
-        if event.epoch_id not in judges:
+        own = calls.get(event.epoch_id)
+        if own is None:
             same = judges.get(event.value, []) if event.kind == EPOCH_BEGIN else []  # persistent workers
             anew = [type(law)(law.first, found) if law.of_epoch else law for law in same]
             judges[event.epoch_id] = anew or [law(event, found) for law in laws if event.kind == LOADER]
-            calls[event.epoch_id] = defaultdict(list)
+            own = calls[event.epoch_id] = defaultdict(list)
             for law in judges[event.epoch_id]:
                 for kind, method in law.calls.items():
-                    calls[event.epoch_id][kind].append(getattr(law, method))
-        for call in calls[event.epoch_id].get(event.kind, ()):
+                    own[kind].append(getattr(law, method))
+        for call in own.get(event.kind, ()):
             call(at, event)
     return found

@@ -6,7 +6,6 @@ import multiprocessing.queues  # noqa: F401
 import numpy.ma  # noqa: F401
 
 import tracing.__main__
-import tracing.cli.commands.run
 import tracing.cli.run_script
 import tracing.ranks.report
 import tracing.recording.torch_loader.common  # noqa: F401

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from minidl.events import Kind
+from minidl.events import LOADER, Kind
 from minidl.laws import LAWS, Event, judge
 from tracing.trace.trace import Trace
 
-LOOKED_AT = sorted({Kind.LOADER, Kind.EPOCH_BEGIN, *(kind for law in LAWS for kind in law.calls)})  # by some law
+LOOKED_AT = sorted({LOADER, Kind.EPOCH_BEGIN, *(kind for law in LAWS for kind in law.calls)})  # by some law
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:
         events[name].tolist() for name in ("time", "actor", "kind", "task", "worker", "queue", "value", "text")
     )
     rows = zip(times, actors, kinds, epoch_ids, *others, strict=True)
-    for at, event in zip(positions.tolist(), map(Event._make, rows), strict=True):
-        if event.kind == Kind.LOADER:
+    made = map(partial(tuple.__new__, Event), rows)  # as Event._make does, in half the time
+    for at, event in zip(positions.tolist(), made, strict=True):
+        if event.kind == LOADER:
             event = event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
         yield at, event

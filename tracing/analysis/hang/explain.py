@@ -117,15 +117,14 @@ def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState
 
 
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:
-    stack, line = lines.stack(blamed.pid, blamed.since), blamed.line
+    stack, line = lines.stack(blamed.pid, blamed.thread, blamed.since), blamed.line
     where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {blamed.pid}"
     advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
-    called = stack.with_first({blamed.thread}).called_by(line) if stack is not None and line is not None else ""
-    does = f"{line.source if line else ''} {called}"
+    does = f"{line.source} {stack.with_first({blamed.thread}).called_by(line)}" if line is not None else ""
     if said := [text for pattern, text in CALLS.items() if re.search(pattern, does)]:
         advice += said[0]
-    elif cause is Cause.CODE and stack is not None and not lines.waits(blamed.pid, blamed.since):
+    elif cause is Cause.CODE and stack.threads and not lines.waits(blamed.pid, blamed.since):
         advice += COMPUTES.format("" if not forked or _has_made_a_batch(lines, blamed) else AT_FIRST)
     elif cause in (Cause.CODE, Cause.START) and forked and _may_lack_what_it_waits_for(lines, blamed):
         advice += _what_it_lacks(stack, line)
@@ -136,9 +135,9 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
     return advice
 
 
-def _what_it_lacks(stack: Stack | None, line: Line | None) -> str:
+def _what_it_lacks(stack: Stack, line: Line | None) -> str:
     """In a forked process. At a `with`, the lock is multiprocessing's only if that is seen."""
-    innermost = stack.lines()[0].file if stack is not None else ""
+    innermost = stack.lines()[0].file if stack.threads else ""
     if re.search("/torch/(nn/|functional|_tensor)", innermost):
         return OPENMP
     if innermost.endswith("multiprocessing/synchronize.py"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tracing.trace.stacks import MAIN, Line, Stack
 from tracing.trace.trace import Trace
 
 SLACK = 1_000_000_000  # ns: a killed process lived at most this much longer than its last sample ...
 SILENT = 3_000_000_000  # ... and if it lived without a sample for this long, it could not take any
+UNSEEN = Stack(0, 0, {})
 WAITS = 0.1  # a thread that uses less of a core waits
 
 
@@ -17,27 +20,27 @@ class Lines:
         self.trace, self.until = trace, until
         self._stacks_until = until if exactly else until + SLACK  # afterwards they show how it ended
 
-    def stack(self, pid: int, since: int) -> Stack | None:
-        """A process's last stack, if it is after `since`."""
+    def stack(self, pid: int, thread: str, since: int) -> Stack:
+        """A process's last stack, if it is after `since`; or the one before, if the thread is in no line of the program
+        any more: Ctrl-C may have ended what it was in."""
         later = (each for each in reversed(self.trace.stacks) if since < each.time <= self._stacks_until)
-        return next((each for each in later if each.pid == pid), None)
+        last = list(itertools.islice((each for each in later if each.pid == pid), 2))
+        return next((each for each in last if each.own_line(thread)), last[0] if last else UNSEEN)
 
     def thread(self, pid: int, thread: str, since: int) -> str:
         """The thread that matters now: if one that handed batches on has ended, the main thread."""
-        stack = self.stack(pid, since)
-        return MAIN if thread and stack is not None and thread not in stack.threads else thread
+        seen = self.stack(pid, thread, since).threads
+        return MAIN if thread and seen and thread not in seen else thread
 
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:
         """The line that a thread has been in since then, if that is known; `own`: only a line of the program."""
-        stack = self.stack(pid, since)
-        if stack is None or not thread:
-            return None
+        stack = self.stack(pid, thread, since)
         return stack.own_line(thread) if own else stack.line(thread)
 
     def beside(self, pid: int, thread: str, since: int) -> list[str]:
         """The lines that other threads of its process are in, if they run code of the program."""
-        stack = self.stack(pid, since)
-        lines = {name: stack.own_line(name) for name in stack.threads if name != thread} if stack else {}
+        stack = self.stack(pid, thread, since)
+        lines = {name: stack.own_line(name) for name in stack.threads if name != thread}
         return [f"thread {name} at {line}" for name, line in lines.items() if line is not None]
 
     def waits(self, pid: int, since: int) -> bool:
