@@ -324,8 +324,7 @@ def judge(events: Iterable[tuple[int, Event]], laws: Iterable[type[Law]] = LAWS)
     judges: dict[int, list[Law]] = {}  # by epoch_id
     calls: dict[int, dict[int, list[Any]]] = {}  # by epoch_id and kind of event
     for at, event in events:
-        own = calls.get(event.epoch_id)
-        if own is None:
+        if (own := calls.get(event.epoch_id)) is None:
             same = judges.get(event.value, []) if event.kind == EPOCH_BEGIN else []  # persistent workers
             anew = [type(law)(law.first, found) if law.of_epoch else law for law in same]
             judges[event.epoch_id] = anew or [law(event, found) for law in laws if event.kind == LOADER]

@@ -27,7 +27,7 @@ from tests.samples import Samples, failing, napping
 from tests.tracing import report_loads as loads
 from tests.tracing.forked import forked
 from tests.tracing.loads import Recorded
-from tracing.analysis.report import caveats
+from tracing.analysis.notes import caveats
 from tracing.recording import watch
 from tracing.recording.torch_loader import iterators
 from tracing.trace.words import GLOSSES

@@ -271,10 +271,3 @@ def _same_samples(trace: Trace, iterator: IteratorInTrace) -> list[int]:
     common = all(2 * sum(count[key] > 1 for key in each) >= len(each) for each in firsts)
     differ = all(len(set(each)) == len(each) >= 16 for each in firsts)
     return sorted(position for position, _ in notes.values()) if equal or (common and differ) else []
-
-
-def repeated_generators(trace: Trace) -> list[str]:
-    """Random generators from which the first batches of two workers of a loader, or of two epochs, drew the same."""
-    noted = [(each.loader, noted) for each in trace.index.iterators for _, noted in noted_of(trace, each)]
-    drawn = Counter((loader, *item) for loader, each in noted for item in each.get("drawn", {}).items())
-    return sorted({name for (_, name, _), times in drawn.items() if times > 1})

@@ -6,8 +6,7 @@ How a report is made, from the trace to text:
     report.evidence             why, with the events that show it
     tracing.analysis.whatif     which options to change, and what that saves: promises
     report.verdicts             the table of verdicts, and what else to do
-    report.caveats              what to know before you trust the rest
-    report.advice               what to do after an error
+    tracing.analysis.notes      how the run ended, what to know before you trust the rest, what to do after an error
     here                        all of it together: Report, its JSON and its text, a screen that says what to do, then
                                 tables for more detail
 """
@@ -24,11 +23,11 @@ from typing import Any
 from tracing.analysis.hang.explain import explain as explain_hang
 from tracing.analysis.hang.hang import Hang
 from tracing.analysis.measure.measures import NO_LOADER, Measures
-from tracing.analysis.measure.run_end import ended_early, failed, most_important_first
 from tracing.analysis.measure.stages import percentiles, slowest_batches, worker_time
 from tracing.analysis.measure.waited import PLACES_AWAY, Judgement, Verdict
-from tracing.analysis.report.advice import advice_after_error
-from tracing.analysis.report.caveats import caveats
+from tracing.analysis.notes.after_error import advice_after_error
+from tracing.analysis.notes.caveats import caveats
+from tracing.analysis.notes.run_end import ended_early, failed, most_important_first
 from tracing.analysis.report.evidence import WHY, Reason, time_of_main
 from tracing.analysis.report.verdicts import advice, facts, named
 from tracing.analysis.whatif.promises import Change, changes

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from tracing.analysis.measure.cores import ALL_CORES
 from tracing.analysis.measure.measures import NO_LOADER
-from tracing.analysis.measure.run_end import ended_early, most_important_first
 from tracing.analysis.measure.waited import Judgement
+from tracing.analysis.notes.run_end import ended_early, most_important_first
 from tracing.analysis.whatif.durations import Setting
 from tracing.analysis.whatif.promises import FEWER, Replays, number_of_workers
 from tracing.trace.trace import Trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import tracing
 from tracing.analysis.hang.explain import explain
-from tracing.analysis.report.caveats import caveats
+from tracing.analysis.notes.caveats import caveats
 from tracing.cli.arguments import add_command, add_path, add_process, add_trace, load_loaders, load_ranks
 
 

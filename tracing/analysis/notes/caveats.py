@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 
 import numpy as np
 
 from minidl.events import Kind
-from tracing.analysis.measure.culprits import changed, repeated_generators
-from tracing.analysis.measure.run_end import ended_by, fatal_error, main_was_killed
+from tracing.analysis.measure.culprits import changed
+from tracing.analysis.notes.run_end import ended_by, fatal_error, main_was_killed
 from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
@@ -102,7 +103,7 @@ def _named(trace: Trace) -> list[str]:
     unasked = {each["dataset"] for each in configs if each.get("asks_worker") is False and each["num_workers"] > 1}
     named = {
         "Two workers, or two epochs, draw the same random numbers ({}): seed each worker in worker_init_fn, from "
-        "get_worker_info().seed.": repeated_generators(trace),
+        "get_worker_info().seed.": _repeated_generators(trace),
         "Forked workers share the position in an open file of the dataset ({}): each may read what another has asked "
         "for. Open it in each, in worker_init_fn.": changed(trace, "read"),
         "Main has changed the dataset since its workers started ({}). Persistent workers keep the copy that they were "
@@ -111,6 +112,13 @@ def _named(trace: Trace) -> list[str]:
         "a queue, say), each reads all of it, and every sample comes once from each.": sorted(unasked),
     }
     return [text.format(", ".join(names)) for text, names in named.items() if names]
+
+
+def _repeated_generators(trace: Trace) -> list[str]:
+    """Random generators from which the first batches of two workers of a loader, or of two epochs, drew the same."""
+    noted = [(each.loader, noted) for each in trace.index.iterators for _, noted in noted_of(trace, each)]
+    drawn = Counter((loader, *item) for loader, each in noted for item in each.get("drawn", {}).items())
+    return sorted({name for (_, name, _), times in drawn.items() if times > 1})
 
 
 def _same_batches(trace: Trace, hung: bool) -> list[str]:

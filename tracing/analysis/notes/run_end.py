@@ -16,7 +16,6 @@ from tracing.trace.trace import Trace
 MARKS = (Kind.LOADER, Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END, Kind.SHUTDOWN_BEGIN)
 # ... and these which one main was last in.
 ITERATED = (Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.ERROR_RAISED)
-DIED = "DataLoader worker "  # how torch's message of a worker's death begins
 
 
 def most_important_first(trace: Trace) -> list[Measures]:
@@ -51,7 +50,7 @@ def ended_by(trace: Trace) -> str:
 
 def died_in_a_step(measures: Measures) -> int | None:
     """The worker whose death ended the program, raised by torch's handler of SIGCHLD while main was in no loader."""
-    died = re.search(rf"{DIED}\(pid (\d+)\)", ended_by(measures.trace))
+    died = re.search(r"DataLoader worker \(pid (\d+)\)", ended_by(measures.trace))
     return worker_of(measures).get(int(died[1])) if died else None
 
 

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 
 from tracing.analysis.measure.measures import Measures
-from tracing.analysis.measure.run_end import died_in_a_step, ended_by, fatal_error
+from tracing.analysis.notes.run_end import died_in_a_step, ended_by, fatal_error
 from tracing.trace.task_events import keys_of, position_of
 
 ERRORS = {  # of no one batch
