@@ -32,6 +32,7 @@ FEWEST = 3  # looks that show it
 MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is named
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
 RARE = 5  # times as long as the median training step: main does something else there, too, ...
+A_MOMENT, FAR_LONGER, MANY = 1_000_000, 20, 10  # ns, and times, in as many steps: it has passed over them
 SELDOM = 0.2  # ... if it is no larger part of the steps
 LOOPS = ("_worker_loop", "Worker.loop")  # torch's, and minidl's: in it a worker still makes batches
 BESIDE = 0.2  # of a core: what a thread uses that is worth a word
@@ -226,6 +227,14 @@ def slows(measures: Measures, begin: str, end: str) -> float:
     return max(trend(took), trend(took[longest]))
 
 
+def passed_over(measures: Measures) -> int:
+    """How many batches main had at first, each for a moment only, and far shorter than those at the end."""
+    steps = measures.steps
+    usual = steps.where(slice(-len(steps.length) // 4, None)).median().total
+    count = next(iter(np.flatnonzero(steps.length > min(A_MOMENT, usual / FAR_LONGER)).tolist()), 0)
+    return count if count >= MANY else 0
+
+
 def ended_streams(measures: Measures) -> Iterator[Intervals]:
     """For each worker of an iterable dataset: from the end of its stream to the end of the epoch."""
     for worker in range(measures.num_workers):
@@ -236,10 +245,10 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 
 
 def contents(measures: Measures) -> dict[str, Any]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "storage": 4000, "objects": 0, "padding": 0.5}, as noted
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0, "padding": 0.5}, as noted
     of one of the last epoch; all 0 where that was not recorded, as of minidl's loader."""
     noted = (each for iterator in measures.iterators[::-1] for _, each in noted_of(measures.trace, iterator))
-    nothing = dict.fromkeys(("tensors", "bytes", "storage", "objects", "padding"), 0)
+    nothing = dict.fromkeys(("tensors", "bytes", "objects", "padding"), 0)
     return nothing | next((each for each in noted if "tensors" in each), {})
 
 

@@ -31,7 +31,6 @@ COPIED = (
     ", or by Python objects of main's that it reads: each is copied, as its count of references changes. Keep such "
     "data in arrays or tensors"
 )
-LOOKED_AT = 200  # loaders, at most
 
 
 def caveats(trace: Trace, already_reported: str = "") -> list[str]:
@@ -131,7 +130,7 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
         if (error := str(trace.text(position)).removesuffix(": ")).startswith("StopIteration"):
             text = f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the "
             found.append(text + "end of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
-    for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:LOOKED_AT]:
+    for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:200]:  # at most
         yielded, ended = _yielded(trace, iterator), len(trace.index.group(iterator.number, Kind.EPOCH_END))
         if ended and not yielded:
             text = f"An epoch of loader {iterator.loader} ended without a batch: "

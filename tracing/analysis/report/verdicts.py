@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from minidl.events import Kind
 from tracing.analysis.measure import cores, culprits
 from tracing.analysis.measure.measures import Measures
 from tracing.analysis.measure.stages import FIRST_BATCH, startup_parts
@@ -30,7 +29,7 @@ from tracing.trace.words import size
 
 MANY = 8  # tensors in a batch ...
 MANY_OBJECTS = 100  # ... or other objects, each of which takes time
-LARGE, LARGE_BATCH = 1 << 20, 1 << 23  # bytes
+LARGE = 1 << 23  # bytes of a batch
 READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
 AT_FIRST = 0.8  # of the time for drawing keys, by the first draws
@@ -56,17 +55,17 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     not away & not beside   The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
+    passed                  Main passed over the first {passed} batches: it had each for a moment, and far longer those
+                            after them. If it goes on where a run was, leave their keys out, in the sampler.
     grown & restarts
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again. (A long call may be seen as the line after it.)
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
-    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once,
-                            keep what is used again (is a cache too small?), index what you search.
+    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once, index what
+                            you search, keep what is used again (a larger cache?), or shuffle files, then within each.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
-    again                   Each of {epochs} epochs, at {at}, loads the same samples. If nothing in them changes,
-                            once is enough: keep them, or what the loop computes from them.
     OPTIONS
     stream                  Of several workers, each must read only its share of the iterable dataset: every
                             num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
@@ -75,9 +74,9 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             makes data smaller. Or prepare and store once what is not random, or use more cores.
     few                     Batches of an epoch: {few}. One worker makes each, and the others idle. Make more of them,
                             smaller ones. (If a step needs as many samples, let it accumulate gradients.)
-    waits & not few         They hardly compute: they wait. If what they wait for serves more at once, add workers, even
+    only_waits              They hardly compute: they wait. If what they wait for serves more at once, add workers, even
                             beyond the cores: num_workers={more}. Or ask once per batch, in __getitems__ or collate_fn.
-    cores_left & not few    Make {slow} cheaper, or prepare and store once what is not random. Or, while cores are free,
+    cores_left              Make {slow} cheaper, or prepare and store once what is not random. Or, while cores are free,
                             more workers can help, until the {cores} cores are busy.
 TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     -                       They wait for {turns}: more workers do not help. Do nothing slow while one has it, ask
@@ -90,18 +89,19 @@ HOLD_UP: finished batches wait in the reorder buffer for a slow one
     -                       Make the slow samples cheaper{at_line}. A table has the slowest batches' keys and workers.
     in_order                in_order=False, if the order of batches need not be the same in every run.
 PREFETCH: workers idle while main trains, then main waits for them
+    passed
     OPTIONS
-    -                       prefetch_factor=N, with a larger N, lets workers work further ahead.
+    not passed              prefetch_factor=N, with a larger N, lets workers work further ahead.
 SHARES: each worker reads the whole stream, so that every sample comes several times; or some streams end early
     undivided               Every sample comes {workers} times. Let each worker take its share: islice(samples, info.id,
                             None, info.num_workers) with info = get_worker_info(), or every num_workers-th file.
     not undivided           Give each worker an equal share of the iterable dataset: every num_workers-th block (or
                             sample, if the others need not be read), or files of equal length. More workers do not help.
 NO_WORKERS: num_workers=0: main makes every batch between two steps
+    passed
     slows
     rows
     reads
-    again
     OPTIONS
     stream
     -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
@@ -113,9 +113,7 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             own pin_memory(), look there. Or pin_memory=False.
     parts                   A batch has {tensors:,} tensors and {objects:,} other Python objects, each moved by itself:
                             make a few tensors of them in the workers, or pass on only what the training uses.
-    large                   A batch of {large} comes in new memory each time, and making that takes time, too. Move
-                            fewer bytes (uint8, half precision), or measure it without workers: `run --try`.
-    views                   A tensor of {views} is moved whole, though a batch is a part of it: clone() that part.
+    large                   A batch has {large}. Move fewer bytes (uint8, half precision), or try num_workers=0.
     OPTIONS
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
@@ -213,6 +211,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     busy, threads = cores.cores_are_the_limit(measures), cores.of_makers(measures, "cpu", "main_cpu")
     known: dict[str, Any] = {
         "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
+        "passed": culprits.passed_over(measures),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
         "stream": measures.config.get("iterable"),
         "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
@@ -235,9 +234,10 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     worked = [each.total for each in measures.made]
     alone = workers > 1 and max(worked) > ALONE * sum(worked)
     known["in_step"] = f"Worker {worked.index(max(worked))}" if alone else ""
-    known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen)
-    known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows"))
-    return known | _of_start_and_end(measures, usual)
+    known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen) | _of_start_and_end(measures, usual)
+    known["only_waits"] = known["waits"] and not (known["few"] or known["reads"])
+    known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows", "few"))
+    return known
 
 
 def _times(factor: float) -> str:
@@ -276,8 +276,7 @@ def _of_batches(measures: Measures) -> dict[str, Any]:
         "reads": f"{size(read)} were read for {size(made)}" if reads else "",
         "pins": 2 * pinning > measures.stretches(measures.on_its_way).total,
         "parts": made_of["tensors"] >= MANY or made_of["objects"] >= MANY_OBJECTS,
-        "views": size(made_of["storage"]) if made_of["storage"] > LARGE + made_of["bytes"] else "",
-        "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE_BATCH else "",
+        "large": size(made_of["bytes"]) if made_of["bytes"] > LARGE else "",
         "padding": f"{padding:.0%}" if PADDED < (padding := made_of["padding"]) < 1 else "",
     }
 
@@ -290,24 +289,19 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
     often = early if early > 1 and 4 * early > epochs and not left(measures) else 0
     first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
-    ordered = measures.config.get("batch_size") and measures.config.get("sampler") == "SequentialSampler"
-    others = len({each.loader for each in measures.trace.index.iterators}) > 1
-    ended = (each for each, ends in zip(measures.iterators, measures.groups(Kind.EPOCH_END), strict=True) if len(ends))
-    places = sorted({str(measures.trace.config(each.number).get("iterated_at")) for each in ended} - {"", "None"})
     rereads = _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2))
     refills = part == FIRST_BATCH and measures.config.get("iterable")
     return {
         "epochs": epochs,
         "few": measures.batches // (epochs - early) if measures.batches < (epochs - early) * workers else 0,
-        "again": (ordered and not built and others and epochs > 1) or len(places) > 1,
-        "at": " and ".join(places) or measures.config.get("iterated_at") or "a prompt",
-        "built": len(measures.loaders) if workers and built else 0,
+        "at": measures.config.get("iterated_at") or "a prompt",
+        "built": len(measures.loaders) if workers and built and not refills else 0,
         "left": early if left(measures) else 0,
         "early": often,
         "rereads": rereads if part == FIRST_BATCH else "",
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
-        "slowest_part": part,
+        "slowest_part": "" if refills else part,
         "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
         "ends_last": "" if unread or (often and not exits) else slowest_step(measures),

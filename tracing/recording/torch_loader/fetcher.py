@@ -101,7 +101,7 @@ class TracedCollate:
         if self.noted == self.progress.epoch_id:
             return None
         self.noted = self.progress.epoch_id
-        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "storage", "objects"), 0)
+        noted: dict[str, Any] = dict.fromkeys(("tensors", "bytes", "objects"), 0)
         with contextlib.suppress(Exception):  # these are the user's objects: a sparse tensor has no size
             count_contents(batch, noted)
         with contextlib.suppress(Exception):  # without tensors there is no padding
@@ -183,12 +183,10 @@ def padding_of(batch: Any) -> float:
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
-    """Count the tensors of a batch, other objects, the bytes of both as far as they are known, and those of the largest
-    storage that a tensor is a view of."""
+    """Count the tensors of a batch, other objects, and the bytes of both as far as they are known."""
     for leaf in leaves(batch):
         noted["bytes"] += getattr(leaf, "nbytes", 0)
         if isinstance(leaf, torch.Tensor):
             noted["tensors"] += 1
-            noted["storage"] = max(noted["storage"], leaf.untyped_storage().nbytes())
         else:
             noted["objects"] += 1
