@@ -20,6 +20,7 @@ import minidl
 loader_of, where = sys.argv[1:]
 never = threading.Event()
 full: Any = multiprocessing.Queue(1)
+ones = torch.ones((where == "openmp") << 20) + 1  # by threads of main
 held: Any = {"copied": threading.Lock(), "shared": multiprocessing.Lock()}.get(where)
 
 
@@ -30,6 +31,9 @@ class Numbers:
     def __getitem__(self, index: int) -> int:
         if index >= 20 and where == "dataset":
             never.wait()  # stuck: dataset
+        if where == "openmp":
+            torch.set_num_threads(2)
+            return (ones + index).numel()  # stuck: openmp
         if where == "first":
             never.wait()  # stuck: first
         if index >= 20 and where == "mark":

@@ -46,6 +46,7 @@ STUCK = [
     ("minidl", "dataset", "Ctrl-C", Cause.CODE),
     ("torch", "first", "Ctrl-C", Cause.CODE),
     ("minidl", "queue", "kill -9 of all", Cause.CODE),
+    ("torch", "openmp", "SIGTERM", Cause.CODE),
     ("torch", "mark", "SIGTERM", Cause.CODE),
     ("minidl", "ahead", "Ctrl-C", Cause.TRAINING),
     ("torch", "behind", "Ctrl-C", Cause.TRAINING),
@@ -56,7 +57,7 @@ STUCK = [
     ("minidl", "polls", "kill -9 of all", Cause.CODE),
 ]
 ADVICE = {  # -> where
-    "a lock that is shared": ("shared",), "it took itself": ("copied",),
+    "a lock that is shared": ("shared",), "it took itself": ("copied", "openmp"), "set_num_threads(1)": ("openmp",),
     "it waits for others": ("first", "collate", "training", "caught", "evaluation", "init", "sampler", "dataset"),
     "the queue is full": ("queue", "behind"), "the queue is empty": ("mark", "ahead"), "it is computing": ("computes",),
     "the program that it runs": ("program",), "it sleeps, perhaps until": ("polls",),

@@ -27,7 +27,7 @@ from tracing.trace.trace import Trace
 # Source that may wait for a lock, or for another thread.
 WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)|^with [^(]*:", re.IGNORECASE)
 # What is added to the advice.
-SHARED = " (a lock that is shared: kept by one, perhaps itself; or two wait for each other's: take them in one order)"
+SHARED = " (a lock that is shared: not given back after an early return, say; or two take two in different orders)"
 OPENMP = " (torch has no threads in a fork where main has used some before: leave set_num_threads(1) there, or spawn)"
 COPIED = (
     " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
@@ -137,11 +137,10 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
 
 def _what_it_lacks(stack: Stack, line: Line | None) -> str:
     """In a forked process. At a `with`, the lock is multiprocessing's only if that is seen."""
-    innermost = stack.lines()[0].file if stack.threads else ""
-    if re.search("/torch/(nn/|functional|_tensor)", innermost):
-        return OPENMP
-    if innermost.endswith("multiprocessing/synchronize.py"):
+    if stack.threads and stack.lines()[0].file.endswith("multiprocessing/synchronize.py"):
         return SHARED
+    if line is not None and not WAITS.search(line.source):  # its first batch: it waits in what that calls
+        return OPENMP + COPIED
     return COPIED if line is not None and line.source.startswith("with ") else SHARED + COPIED
 
 

@@ -9,7 +9,6 @@ from tracing.trace.trace import Trace
 
 SLACK = 1_000_000_000  # ns: a killed process lived at most this much longer than its last sample ...
 SILENT = 3_000_000_000  # ... and if it lived without a sample for this long, it could not take any
-UNSEEN = Stack(0, 0, {})
 WAITS = 0.1  # a thread that uses less of a core waits
 
 
@@ -25,7 +24,7 @@ class Lines:
         any more: Ctrl-C may have ended what it was in."""
         later = (each for each in reversed(self.trace.stacks) if since < each.time <= self._stacks_until)
         last = list(itertools.islice((each for each in later if each.pid == pid), 2))
-        return next((each for each in last if each.own_line(thread)), last[0] if last else UNSEEN)
+        return next((each for each in last if each.own_line(thread)), last[0] if last else Stack(0, 0, {}))
 
     def thread(self, pid: int, thread: str, since: int) -> str:
         """The thread that matters now: if one that handed batches on has ended, the main thread."""

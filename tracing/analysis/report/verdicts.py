@@ -134,7 +134,8 @@ STARTUP: the first batch of each epoch is slow, or none came
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
-    built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True.
+    built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True,
+                            unless main changes its dataset meanwhile (they keep it as it was when they started).
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 Look at what the dataset's own __iter__ does first{at_line}: if it fills a shuffle buffer,
                             or skips samples, let it give its first ones sooner. Persistent workers repeat it, too.
@@ -190,7 +191,7 @@ def named(verdict: Verdict, known: dict[str, Any]) -> str:
     crowd = "other programs have the cores" if known["others"] else "the cores are busy" if known["cores_busy"] else ""
     rare = f"{known['rare']} steps are far longer" if known["rare"] and not known["away"] else ""
     return {
-        Verdict.TRAINING: "beside a thread that computes" if known["beside"] else rare,
+        Verdict.TRAINING: "beside a thread that computes" if known["beside"] else rare or known["at_main_line"],
         Verdict.WORKERS: crowd or known["collate_fn"],
         Verdict.TURNS: f"at {known['line']}" if known["line"] else "",
         Verdict.SHARES: "each has all of it" if known["undivided"] else "",
@@ -209,11 +210,12 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     drawn = measures.main_in(MainTime.DRAWING)
     at_first = drawn.where(measures.events["task"][drawn.first] == 0).total
     busy, threads = cores.cores_are_the_limit(measures), cores.of_makers(measures, "cpu", "main_cpu")
+    slows = _times(culprits.slows(measures, "fetch_begin", "collate_end"))
     known: dict[str, Any] = {
-        "slows": _times(culprits.slows(measures, "fetch_begin", "collate_end")),
+        "slows": slows,
         "passed": culprits.passed_over(measures),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
-        "stream": measures.config.get("iterable"),
+        "stream": measures.config.get("iterable") and not slows,
         "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
         "away": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
@@ -254,7 +256,8 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
     return {
-        "main_line": main.place if main and 2 * main.on_it > main.looks else "",
+        "main_line": (main_line := main.place if main and 2 * main.on_it > main.looks else ""),
+        "at_main_line": main_line and f"at {main_line}",
         "beside": f"{beside:.0%} of a core, at {beside_at}" if beside > culprits.BESIDE else "",
         "line": place,
         "at_line": at_line,
