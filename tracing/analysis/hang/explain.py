@@ -137,10 +137,11 @@ def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lin
 
 def _what_it_lacks(stack: Stack, line: Line | None) -> str:
     """In a forked process. At a `with`, the lock is multiprocessing's only if that is seen."""
-    if stack.threads and stack.lines()[0].file.endswith("multiprocessing/synchronize.py"):
+    innermost = stack.lines()[0].file if stack.threads else ""
+    if innermost.endswith("multiprocessing/synchronize.py"):
         return SHARED
     if line is not None and not WAITS.search(line.source):  # its first batch: it waits in what that calls
-        return OPENMP + COPIED
+        return OPENMP + COPIED * ("/torch/" not in innermost)
     return COPIED if line is not None and line.source.startswith("with ") else SHARED + COPIED
 
 

@@ -100,8 +100,7 @@ def epochs_ended(measures: Measures) -> int:
 
 def left(measures: Measures) -> bool:
     """Whether most epochs are left after one batch: an iterator is made for each."""
-    few = measures.batches <= measures.epochs
-    return 2 * epochs_ended(measures) < measures.epochs > 1 and few
+    return 2 * epochs_ended(measures) < measures.epochs > 1 and measures.batches <= measures.epochs
 
 
 # ---- the rules
