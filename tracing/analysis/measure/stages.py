@@ -13,8 +13,6 @@ from tracing.trace.intervals import Intervals
 from tracing.trace.task_events import keys_of
 from tracing.trace.thread_activity import MainTime
 
-SLOWEST = 10  # batches
-
 FIRST_BATCH = "making its first batch"
 STARTUP_PARTS = {  # of a worker -> the events that begin and end it
     "starting the process": (Kind.WORKER_STARTING, Kind.WORKER_STARTED),
@@ -46,7 +44,7 @@ def worker_time(measures: Measures, worker: int) -> dict[str, int]:
 
 
 def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
-    """The batches that took longest to make, with their keys."""
+    """The ten batches that took longest to make, with their keys."""
     rows = measures.tasks[(measures.tasks["collate_end"] >= 0) & (measures.tasks["fetch_begin"] >= 0)]
     return [
         {
@@ -57,7 +55,7 @@ def slowest_batches(measures: Measures) -> list[dict[str, Any]]:
             "cpu_ns": int(max(0, row["fetch_cpu"]) + max(0, row["collate_cpu"])),
             "keys": keys_of(measures.trace, row["loader"], row["epoch"], row["task"]),
         }
-        for row in rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:SLOWEST]]
+        for row in rows[np.argsort(rows["fetch_begin"] - rows["collate_end"], kind="stable")[:10]]
     ]
 
 

@@ -42,8 +42,7 @@ def advice_after_error(measures: Measures) -> list[str]:
     if not batches:
         return [what for pattern, what in ERRORS.items() if re.search(pattern, error_text)]
     text = f"Fix that first: {'; '.join(batches[:3])}{' (Bus error)' * ('Bus error' in error_text)}."
-    otherwise = DEBUGGER * bool(measures.num_workers)
-    return [text + next((said for reason, said in REASONS.items() if reason in text), otherwise)]
+    return [text + next((said for why, said in REASONS.items() if why in text), DEBUGGER * bool(measures.num_workers))]
 
 
 def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
