@@ -35,11 +35,11 @@ def ended_early(measures: Measures) -> bool:
 
 
 def failed(measures: Measures) -> bool:
-    """Whether an error ended the run in an epoch: that needs fixing before anything else."""
+    """Whether an error ended the run in an epoch, or a worker's death: that needs fixing before anything else."""
     trace, last = measures.trace, measures.iterators[-1]
     mark = _last_mark(trace, last, (Kind.EPOCH_BEGIN, Kind.YIELDED, Kind.EPOCH_END))
     within = ended_by(trace) != "" and trace.events["kind"][mark] != Kind.EPOCH_END
-    return within or fatal_error(trace, last) is not None
+    return within or died_in_a_step(measures) is not None or fatal_error(trace, last) is not None
 
 
 def ended_by(trace: Trace) -> str:

@@ -33,7 +33,7 @@ LARGE = 1 << 23  # bytes of a batch
 READS, OBJECT = 5, 1000  # times as many bytes as its batches have, which is too much; bytes that an object may have
 ENOUGH = 20 << 20  # bytes that are read: a program reads its own files, too
 AT_FIRST = 0.8  # of the time for drawing keys, by the first draws
-PADDED = 0.5  # of the columns: then padding is worth a word
+PADDED = 0.6  # of a tensor: then padding is worth a word
 ALONE = 2 / 3  # of what all workers do, by one of them: then it has the slow batches
 SLOWS = 2.0  # times as long at the end: then what takes the time grows
 QUICK, BATCH = 100_000, 32  # ns for a sample, no more, and samples in a batch, at least: then they are rows of a table
@@ -43,8 +43,8 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     away                    The time is spent {away}: no change to the loader helps there.
-    padding & not away      The last {padding} of the columns of a batch's largest tensor are the same in all rows. If
-                            that is padding, pad to the longest sample of each batch, in collate_fn.
+    padding & not away      {padding} of a batch's largest tensor are one value at the ends of rows. If that is padding,
+                            pad to the longest sample of a batch, in collate_fn, and batch samples of like length.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not away         {rare} steps take far longer than the others: save, validate or upload less often, or
                             beside the training, and save less (is the dataset in the checkpoint?).
@@ -62,8 +62,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             grows{at_line}, or is read again. (A long call may be seen as the line after it.)
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
-    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once, index what
-                            you search, keep what is used again (a larger cache?), or shuffle files, then within each.
+    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once in each worker,
+                            index what you search, keep what is used again (a larger cache), or shuffle blocks of it.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS

@@ -173,13 +173,13 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def padding_of(batch: Any) -> float:
-    """Of a batch's largest tensor, shape (rows, columns, ...): the share of its last columns that are the same
-    throughout, in all rows. 0 if it is too large to look at."""
+    """Of a batch's largest tensor, shape (rows, columns, ...): the share of it that is one value at the ends of rows,
+    that of most rows' ends. 0 if it is too large to look at."""
     largest = max((each for each in leaves(batch) if isinstance(each, torch.Tensor)), key=lambda each: int(each.nbytes))
     if largest.ndim < 2 or largest.shape[1] < MANY_COLUMNS or largest.nbytes >= LARGE:
         return 0.0
-    same = (largest == largest[:1, -1:]).transpose(0, 1).flatten(1).all(1)
-    return float(same.flip(0).cumprod(0).float().mean())
+    same = (largest == largest[:, -1].flatten().mode().values).unflatten(-1, (-1, 1)).flatten(2).all(2)
+    return float(same.flip(1).cumprod(1).float().mean())
 
 
 def count_contents(batch: Any, noted: dict[str, Any]) -> None:
