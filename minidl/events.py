@@ -70,7 +70,7 @@ class Kind(enum.IntEnum):
     FETCH_BEGIN = 1, "worker, or main without workers", "fetches {batch}", "CPU ns"
     FETCH_END = 2, "worker, or main without workers", "has the samples of {batch}", "CPU ns"
     COLLATE_BEGIN = 3, "worker, or main without workers", "starts to collate {batch}", "CPU ns"
-    COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, the largest storage, other objects, how much is padding, in how many places its samples lie, and caches, generators and files that it has used; of a stream in a worker also a digest of its first samples"
+    COLLATE_END = 4, "worker, or main without workers", "has collated {batch}", "CPU ns", "in torch's loader, of the first batch of an epoch: its tensors, their bytes, other objects, how much is padding, and caches, generators and files that it has used; of a stream in a worker also a digest of its first samples"
     PIN_BEGIN = 5, "pin thread, or main without workers", "pins {batch}", "CPU ns"
     PIN_END = 6, "pin thread, or main without workers", "has pinned {batch}", "CPU ns"
     FETCH_FAILED = 7, "worker, or main without workers", "passes on an error instead of {batch}", "CPU ns", "the exception of the dataset, collate_fn or worker_init_fn"

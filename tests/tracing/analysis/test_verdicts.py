@@ -502,7 +502,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "padding": (
         Samples(64, lambda key: torch.arange(100) * (torch.arange(100) < 20 + key % 9)),
         {"batch_size": 8, "step": 0.02},
-        Said(Verdict.TRAINING, "76% of a batch's largest tensor are one value at the ends of rows"),
+        Said(Verdict.TRAINING, "76% of a batch's largest tensor is one value at the ends of rows"),
     ),
     "a sampler that begins slowly": (
         Samples(8), {"num_workers": 1, "epochs": 2, "batch_size": None, "sampler": ByLength()},

@@ -27,8 +27,8 @@ from tracing.trace.trace import Trace
 # Source that may wait for a lock, or for another thread.
 WAITS = re.compile(r"lock|acquire|\.(get|join|result|wait)\(\)|^with [^(]*:", re.IGNORECASE)
 # What is added to the advice.
-SHARED = " (a lock that is shared: not given back after an early return, say; or two take two in different orders)"
-OPENMP = " (torch has no threads in a fork where main has used some before: leave set_num_threads(1) there, or spawn)"
+SHARED = " (a lock that is shared: not released, or taken twice, by one process; or two take two in different orders)"
+OPENMP = " (a fork has none of the threads that torch used in main: leave set_num_threads(1) in workers, or spawn)"
 COPIED = (
     " (a lock that another thread of main's had at the fork, or that it took itself: this copy is never given back. Or "
     "it waits for such a thread, main's own or OpenMP's. Make these in worker_init_fn, not before)"
@@ -117,11 +117,11 @@ def _loader_of(trace: Trace, state: State, actor: int, last: int) -> LoaderState
 
 
 def _advice(cause: Cause, blamed: Link, loader: LoaderState, moment: Moment, lines: Lines) -> str:
-    stack, line = lines.stack(blamed.pid, blamed.thread, blamed.since), blamed.line
+    stack, line = lines.stack(blamed.pid, blamed.thread, blamed.since).with_first({blamed.thread}), blamed.line
     where = f"Look at {line.file}:{line.line}" if line else f"See where it is: py-spy dump --pid {blamed.pid}"
     advice = ADVICE.get(cause, "{where}").format(where=where, pid=blamed.pid)
     forked = loader.config.get("start_method") == "fork" and blamed.pid != lines.trace.actors[moment.actor].pid
-    does = f"{line.source} {stack.with_first({blamed.thread}).called_by(line)}" if line is not None else ""
+    does = f"{line.source} {stack.called_by(line)}" if line is not None else ""
     if said := [text for pattern, text in CALLS.items() if re.search(pattern, does)]:
         advice += said[0]
     elif cause is Cause.CODE and stack.threads and not lines.waits(blamed.pid, blamed.since):
@@ -140,8 +140,8 @@ def _what_it_lacks(stack: Stack, line: Line | None) -> str:
     innermost = stack.lines()[0].file if stack.threads else ""
     if innermost.endswith("multiprocessing/synchronize.py"):
         return SHARED
-    if line is not None and not WAITS.search(line.source):  # its first batch: it waits in what that calls
-        return OPENMP + COPIED * ("/torch/" not in innermost)
+    if line is not None and not WAITS.search(line.source):  # no batch yet: it waits in what it calls
+        return OPENMP + COPIED * (not re.search("-packages/torch/(?!utils/data/)", innermost))
     return COPIED if line is not None and line.source.startswith("with ") else SHARED + COPIED
 
 

@@ -20,15 +20,15 @@ class Lines:
         self._stacks_until = until if exactly else until + SLACK  # afterwards they show how it ended
 
     def stack(self, pid: int, thread: str, since: int) -> Stack:
-        """A process's last stack, if it is after `since`; or the one before, if the thread is in no line of the program
-        any more: Ctrl-C may have ended what it was in."""
+        """A process's last stack after `since`. If the thread is in a line of the program only in the one before, that
+        one: Ctrl-C may have ended what it was in."""
         later = (each for each in reversed(self.trace.stacks) if since < each.time <= self._stacks_until)
         last = list(itertools.islice((each for each in later if each.pid == pid), 2))
         return next((each for each in last if each.own_line(thread)), last[0] if last else Stack(0, 0, {}))
 
     def thread(self, pid: int, thread: str, since: int) -> str:
         """The thread that matters now: if one that handed batches on has ended, the main thread."""
-        seen = self.stack(pid, thread, since).threads
+        seen = self.stack(pid, "", since).threads  # the last
         return MAIN if thread and seen and thread not in seen else thread
 
     def line(self, pid: int, thread: str, since: int, own: bool) -> Line | None:

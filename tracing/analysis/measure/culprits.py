@@ -32,8 +32,8 @@ FEWEST = 3  # looks that show it
 MOST_OF_IT = 0.5  # a stage or a line that takes this share of making a batch is named
 LOCKED = 0.4  # of the looks at workers that are in a lock: of two that take turns, nearly half
 RARE = 5  # times as long as the median training step: main does something else there, too, ...
-A_MOMENT, FAR_LONGER, MANY, NEARLY = 1_000_000, 20, 10, 0.9  # ns; times; steps, and of them: it has passed over them
 SELDOM = 0.2  # ... if it is no larger part of the steps
+A_MOMENT, FAR_LONGER, PASSED, PART = 1_000_000, 20, 10, 0.1  # ns, at most; times, later; batches, and their share
 LOOPS = ("_worker_loop", "Worker.loop")  # torch's, and minidl's: in it a worker still makes batches
 BESIDE = 0.2  # of a core: what a thread uses that is worth a word
 
@@ -228,13 +228,13 @@ def slows(measures: Measures, begin: str, end: str) -> float:
 
 
 def passed_over(measures: Measures) -> int:
-    """How many batches of an epoch main had at first, nearly each for a moment only, and later ones far longer."""
-    usual = measures.steps.where(slice(-MANY, None)).median().total
-    long = measures.steps.length > min(A_MOMENT, usual / FAR_LONGER)
-    short = ~long & (long.cumsum() <= (1 - NEARLY) * np.arange(1, len(long) + 1))
-    count = 1 + int(np.flatnonzero(short).max(initial=-1))
-    around = epoch_ids(measures.events[measures.steps.first[count - 1 : count + 1]])
-    return count if count >= MANY and len(np.unique(around)) == 1 else 0
+    """How many batches of its first epoch main had at first, nearly each for a moment only, and later ones far longer;
+    0 if they are few."""
+    had = measures.had[epoch_ids(measures.had) == epoch_ids(measures.had)[:1]]
+    took = (had["asked"] - had["yielded"])[had["asked"] >= 0]
+    usual = np.median(np.append(took[-PASSED:], 0))
+    score = np.where(took > min(A_MOMENT, usual / FAR_LONGER), -3, 1).cumsum()  # highest where the last one was passed
+    return int(score.argmax()) + 1 if score.max(initial=0) >= max(PASSED, PART * len(score)) else 0
 
 
 def ended_streams(measures: Measures) -> Iterator[Intervals]:

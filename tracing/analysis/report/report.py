@@ -3,10 +3,10 @@
 How a report is made, from the trace to text:
 
     tracing.analysis.measure    what the trace shows, in numbers: Measures; and what limits the load: Judgement
+    tracing.analysis.notes      how the run ended, what to know before you trust the rest, what to do after an error
     report.evidence             why, with the events that show it
     tracing.analysis.whatif     which options to change, and what that saves: promises
     report.verdicts             the table of verdicts, and what else to do
-    tracing.analysis.notes      how the run ended, what to know before you trust the rest, what to do after an error
     here                        all of it together: Report, its JSON and its text, a screen that says what to do, then
                                 tables for more detail
 """

@@ -43,8 +43,8 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     grown & restarts        persistent_workers=True keeps what the workers put into {grown}: now it ends with them,
                             and new ones read it all again in each of {epochs} epochs.
     away                    The time is spent {away}: no change to the loader helps there.
-    padding & not away      {padding} of a batch's largest tensor are one value at the ends of rows. If that is padding,
-                            pad to the longest sample of a batch, in collate_fn, and batch samples of like length.
+    padding & not away      {padding} of a batch's largest tensor is one value at the ends of rows. If that is padding:
+                            pad only to a batch's longest sample, in collate_fn, and batch samples of similar length.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
     rare & not away         {rare} steps take far longer than the others: save, validate or upload less often, or
                             beside the training, and save less (is the dataset in the checkpoint?).
@@ -55,15 +55,15 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     not away & not beside   The loader keeps up: make the training step faster. It is all that your loop does between
                             two batches: if it reads or converts data there, let the dataset do that.
 WORKERS: main waits for batches that they make: they compute, or wait
-    passed                  Main passed over the first {passed} batches: it had each for a moment, and far longer those
-                            after them. If it goes on where a run was, leave their keys out, in the sampler.
+    passed                  Main passed over the first {passed} batches: it had each only for a moment, and later ones
+                            far longer. To resume, leave their keys out in the sampler, or skip them unread in a stream.
     grown & restarts
     slows                   Batches take {slows} times as long at the end as at the beginning: look for what
                             grows{at_line}, or is read again. (A long call may be seen as the line after it.)
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once in each worker,
-                            index what you search, keep what is used again (a larger cache), or shuffle blocks of it.
+                            index what you search, keep what is used again, or shuffle files, then samples within each.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
@@ -135,7 +135,7 @@ STARTUP: the first batch of each epoch is slow, or none came
                             what every epoch needs, and draw the keys as they are asked for.
     OPTIONS
     built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True,
-                            unless main changes its dataset meanwhile (they keep it as it was when they started).
+                            unless main changes the dataset in between (persistent workers keep their first copy).
     restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
     refills                 Look at what the dataset's own __iter__ does first{at_line}: if it fills a shuffle buffer,
                             or skips samples, let it give its first ones sooner. Persistent workers repeat it, too.
@@ -238,7 +238,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     known["in_step"] = f"Worker {worked.index(max(worked))}" if alone else ""
     known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen) | _of_start_and_end(measures, usual)
     known["only_waits"] = known["waits"] and not (known["few"] or known["reads"])
-    known["cores_left"] = not any(known[each] for each in ("waits", "cores_busy", "others", "rows", "slows", "few"))
+    known["cores_left"] = not any(map(known.get, ("waits", "cores_busy", "others", "rows", "reads", "slows", "few")))
     return known
 
 

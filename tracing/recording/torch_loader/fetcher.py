@@ -173,8 +173,8 @@ def leaves(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def padding_of(batch: Any) -> float:
-    """Of a batch's largest tensor, shape (rows, columns, ...): the share of it that is one value at the ends of rows,
-    that of most rows' ends. 0 if it is too large to look at."""
+    """Of a batch's largest tensor, shape (rows, columns, ...): the share that one value fills at the ends of its rows,
+    the value in which they end most often. 0 if it is too large to look at."""
     largest = max((each for each in leaves(batch) if isinstance(each, torch.Tensor)), key=lambda each: int(each.nbytes))
     if largest.ndim < 2 or largest.shape[1] < MANY_COLUMNS or largest.nbytes >= LARGE:
         return 0.0
