@@ -58,18 +58,17 @@ class Law:
     calls: ClassVar[dict[int, str]]  # which method is called with which events
     of_epoch = False  # whether it starts afresh with each epoch
 
-    # The table: step -> life before -> life after. None: not begun, or over. Whatever is not in it must not happen.
-    # A step is a kind of events, or (kind, task, queue) where only some messages count.
-    steps: ClassVar[dict[Any, dict[str | None, str | None]]] = {}
+    # The table: kind of events -> life before -> life after. None: not begun, or over. Whatever is not in it must not
+    # happen.
+    steps: ClassVar[dict[int, dict[str | None, str | None]]] = {}
     subject = ""  # whose life it is: "task", or another field of an event
     ends: ClassVar[dict[int, str]] = {}  # when this comes, no life may go on, except like this
 
     def __init_subclass__(cls) -> None:
         cls.name = re.sub("(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
         cls.sentence = cls.__doc__ or ""
-        in_table = {step if isinstance(step, Kind) else step[0] for step in (*cls.steps, *cls.ends)}
         methods = {kind: kind.name.lower() for kind in Kind if hasattr(cls, kind.name.lower())}
-        cls.calls = dict.fromkeys(in_table, "take_step") | methods
+        cls.calls = dict.fromkeys((*cls.steps, *cls.ends), "take_step") | methods
 
     def __init__(self, first: Event, found: list[Breach]) -> None:
         """`first` is the iterator's first event, LOADER."""
@@ -84,14 +83,13 @@ class Law:
 
     def take_step(self, at: int, event: Event) -> None:
         """What the table says of this event."""
-        step = self.steps.get(event.kind) or self.steps.get((event.kind, event.task, event.queue))
+        step = self.steps.get(event.kind)
         who = getattr(event, self.subject, "itself")  # the pin thread, say: there is only one
         if step is not None and who != NONE:
             now, since = self.life.get(who, (None, at))
             if now not in step:
-                self.breaks(
-                    f"{self.subject} {who}: {NAMES[event.kind]} when it was {now or 'not begun, or over'}", since, at
-                )
+                was = now or "not begun, or over"
+                self.breaks(f"{self.subject} {who}: {NAMES[event.kind]} when it was {was}", since, at)
             self.life[who] = step.get(now), at
         if event.kind in self.ends:
             for who, (now, since) in self.life.items():
@@ -131,8 +129,7 @@ class ExactlyOnce(Law):
 
     def error_raised(self, at: int, event: Event) -> None:
         """What is in hand is not a batch: an exception, or the end of a stream."""
-        failed = {task: ("failed", at) for task, (now, _) in self.life.items() if now == "in hand"}
-        self.life.update(failed)
+        self.life |= {task: ("failed", at) for task, (now, _) in self.life.items() if now == "in hand"}
 
     worker_exhausted = error_raised
 
@@ -252,11 +249,15 @@ class Resumed(Law):
 
     subject = "worker"
     steps: ClassVar = {
-        (Kind.PUT, RESUME, INDEX): {None: "resuming", "resuming": "resuming"},
+        Kind.PUT: {None: "resuming", "resuming": "resuming"},
         Kind.WORKER_RESUMED: {"resuming": "resuming"},
         Kind.RESUME_ACKNOWLEDGED: {"resuming": None},
     }
     ends: ClassVar = {Kind.DISPATCHED: ""}
+
+    def put(self, at: int, event: Event) -> None:
+        if event.task == RESUME and event.queue == INDEX:
+            self.take_step(at, event)
 
 
 # ---- the end
