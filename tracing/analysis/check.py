@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -41,14 +40,15 @@ def check(trace: Trace) -> list[Violation]:
 def events_of(trace: Trace) -> Iterator[tuple[int, Event]]:
     """The positions and events of a trace, without those that no law looks at: about a quarter."""
     positions = np.flatnonzero(np.isin(trace.events["kind"][: trace.complete], LOOKED_AT))
-    events = trace.events[positions]
-    epoch_ids = (events["loader"].astype(np.int64) << 32 | events["epoch"]).tolist()
-    times, actors, kinds, *others = (
-        events[name].tolist() for name in ("time", "actor", "kind", "task", "worker", "queue", "value", "text")
-    )
-    rows = zip(times, actors, kinds, epoch_ids, *others, strict=True)
-    made = map(partial(tuple.__new__, Event), rows)  # as Event._make does, in half the time
-    for at, event in zip(positions.tolist(), made, strict=True):
-        if event.kind == LOADER:
-            event = event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
-        yield at, event
+    for at in np.array_split(positions, 1 + len(positions) // 10_000):
+        events = trace.events[at]
+        epoch_ids = (events["loader"].astype(np.int64) << 32 | events["epoch"]).tolist()
+        times, actors, kinds, *others = (
+            events[name].tolist() for name in ("time", "actor", "kind", "task", "worker", "queue", "value", "text")
+        )
+        rows = zip(times, actors, kinds, epoch_ids, *others, strict=True)
+        for position, row in zip(at.tolist(), rows, strict=True):
+            event = tuple.__new__(Event, row)  # as Event._make does, in half the time
+            if event.kind == LOADER:
+                event = event._replace(text=trace.config(trace.index.iterator_of[event.epoch_id]))
+            yield position, event
