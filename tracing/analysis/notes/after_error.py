@@ -12,7 +12,7 @@ from tracing.analysis.notes.run_end import died_in_a_step, ended_by, fatal_error
 from tracing.trace.task_events import keys_of, position_of
 
 ERRORS = {  # of no one batch
-    "DataLoader worker": "It had no batch then. The kernel's log (dmesg) shows if memory ran out.",
+    "exited unexpectedly": "The worker had no batch then: what ended it stands in its own note, or in its stderr.",
     "Too many open files|items of ancdata": "Main ran out of open files. Each tensor from a worker is one for as long "
     "as the program keeps it: keep copies (clone(), item()) in place of batches, or raise `ulimit -n`.",
     "not (be )?pickle|n't (pickle|get local)": "A worker that is spawned gets the dataset and the functions pickled: "

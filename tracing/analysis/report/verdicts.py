@@ -58,8 +58,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
     passed                  Main passed over the first {passed} batches: it had each only for a moment, and later ones
                             far longer. To resume, leave their keys out in the sampler, or skip them unread in a stream.
     grown & restarts
-    slows                   Batches take {slows} times as long at the end as at the beginning: look for what
-                            grows{at_line}, or is read again. (A long call may be seen as the line after it.)
+    slows                   Batches take {slows} times as long at the end as at the beginning: look for what grows, or
+                            is read again{at_line}, or in a line above it (what takes long is seen when it is over).
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
     reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once in each worker,
@@ -70,7 +70,7 @@ WORKERS: main waits for batches that they make: they compute, or wait
     stream                  Of several workers, each must read only its share of the iterable dataset: every
                             num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
                             from each; if each reads all and skips the rest, more workers do not help.
-    cores_busy              More workers would not help: the {cores} cores are busy. Make {slow} cheaper: first do what
+    cores_busy & not slows  More workers would not help: the {cores} cores are busy. Make {slow} cheaper: first do what
                             makes data smaller. Or prepare and store once what is not random, or use more cores.
     few                     Batches of an epoch: {few}. One worker makes each, and the others idle. Make more of them,
                             smaller ones. (If a step needs as many samples, let it accumulate gradients.)
