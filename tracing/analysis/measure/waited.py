@@ -44,7 +44,7 @@ class Verdict(enum.Enum):
 # made its first one.
 NOT_OF_WAITING = (Verdict.SAMPLER, Verdict.STARTUP, Verdict.SHUTDOWN)
 
-PLACES_AWAY = ("training", "in other loops", "outside of its loops")
+PLACES_AWAY = ("between two batches", "in other loops", "outside of its loops")
 
 
 class Judgement:

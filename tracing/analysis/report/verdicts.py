@@ -256,7 +256,7 @@ def _of_lines(measures: Measures, main: culprits.Seen | None) -> dict[str, Any]:
     place = line.place if line else ""
     at_line = f" (at {place})" if place else ""
     return {
-        "main_line": (main_line := main.place if main and 2 * main.on_it > main.looks else ""),
+        "main_line": (main_line := main.place if main and 3 * main.on_it >= main.looks else ""),
         "at_main_line": main_line and f"at {main_line}",
         "beside": f"{beside:.0%} of a core, at {beside_at}" if beside > culprits.BESIDE else "",
         "line": place,
