@@ -304,7 +304,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "rereads": rereads if part == FIRST_BATCH else "",
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
-        "slowest_part": "" if refills else part,
+        "slowest_part": part,
         "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
         "ends_last": "" if unread or (often and not exits) else slowest_step(measures),
