@@ -247,8 +247,8 @@ def ended_streams(measures: Measures) -> Iterator[Intervals]:
 
 
 def contents(measures: Measures) -> dict[str, Any]:
-    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0, "padding": 0.5}, as noted
-    of one of the last epoch; all 0 where that was not recorded, as of minidl's loader."""
+    """Of what a batch is made: {"tensors": 2, "bytes": 4096, "objects": 0, "padding": 0.5}, as noted of one of the last
+    epoch; all 0 where that was not recorded, as of minidl's loader."""
     noted = (each for iterator in measures.iterators[::-1] for _, each in noted_of(measures.trace, iterator))
     nothing = dict.fromkeys(("tensors", "bytes", "objects", "padding"), 0)
     return nothing | next((each for each in noted if "tensors" in each), {})
