@@ -78,14 +78,19 @@ class Replays:
         self.batches = whole.batches * whole.epochs  # that a replay stands for
         self.times = fitted(whole.excerpt(MOST))
         self.kept = KEPT.get(judgement.verdict, ())  # options not to change
-        self.making = float((whole.making_cpu + whole.making_wait).sum())  # by all workers together (s)
+        self.making = float((whole.making_cpu + whole.making_wait).sum())  # by all workers together (s), ...
+        # ... and by the one that makes most, where no other can do that: its part of a stream.
+        own = measures.made if measures.config.get("iterable") else []
+        self.most_by_one = max((each.total for each in own), default=0) / SECOND
         self.run = functools.cache(functools.partial(Replay, self.times))
         self.off = self.taken(self.was) / (measures.total / SECOND) - 1  # above 0: the replay is slower
 
     def taken(self, setting: Setting) -> float:
         """How long the whole load takes in this setting (s): as replayed, but at least as long as its workers need, if
         they are no fewer than recorded. (Fewer may each be quicker, since they share the cores.)"""
-        needed = self.making / setting.num_workers if 0 < self.was.num_workers <= setting.num_workers else 0.0
+        needed = 0.0
+        if 0 < self.was.num_workers <= setting.num_workers:
+            needed = max(self.making / setting.num_workers, self.most_by_one)
         return max(self.run(setting).total, needed)
 
     def share_saved(self, setting: Setting) -> float:
