@@ -46,8 +46,8 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     padding & not away      {padding} of a batch's largest tensor is one value at the ends of rows. If that is padding:
                             pad only to a batch's longest sample, in collate_fn, and batch samples of similar length.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
-    rare & not away         {rare} steps take far longer than the others: save, validate or upload less often, or
-                            beside the training, and save less (is the dataset in the checkpoint?).
+    rare & not away         {rare} steps take far longer than the others: are their batches larger? Or save, validate or
+                            upload less often or beside the training, and less: is the dataset in the checkpoint?
     beside                  Another thread of main uses {beside}. Unless that is what trains: main waits for Python's
                             lock while it computes. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
@@ -67,9 +67,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
-    stream                  Of several workers, each must read only its share of the iterable dataset: every
-                            num_workers-th file, say (get_worker_info()). If each yields all, every sample comes once
-                            from each; if each reads all and skips the rest, more workers do not help.
+    stream                  Of several workers, each must read only its share of the stream (get_worker_info()). If it
+                            yields all, samples come several times; if it reads and skips the rest, nothing is gained.
     cores_busy & not slows  More workers would not help: the {cores} cores are busy. Make {slow} cheaper: first do what
                             makes data smaller. Or prepare and store once what is not random, or use more cores.
     few                     Batches of an epoch: {few}. One worker makes each, and the others idle. Make more of them,
@@ -84,10 +83,9 @@ TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one
     OPTIONS
-    in_step                 {in_step} did most of the work. Batches are dealt out in turn: if one in {workers} is slow
-                            (a table has their keys), take another num_workers; if not, that worker is slow.
+    in_step                 {in_step} did most of the work: it is slow, or its part of a stream (divide that in another
+                            way), or one in {workers} batches (a table has their keys): take another num_workers.
     -                       Make the slow samples cheaper{at_line}. A table has the slowest batches' keys and workers.
-    in_order                in_order=False, if the order of batches need not be the same in every run.
 PREFETCH: workers idle while main trains, then main waits for them
     passed
     OPTIONS
@@ -141,9 +139,8 @@ STARTUP: the first batch of each epoch is slow, or none came
                             or skips samples, let it give its first ones sooner. Persistent workers repeat it, too.
     slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
                             files). Else import late, and keep paths in the dataset, not data.
-    slowest_part & not fork In each worker {slowest_part} takes longest. It gets the dataset pickled: keep paths in it,
-                            or arrays, not many objects. It runs all of the program that is not behind `if __name__ ==
-                            "__main__"`: move work there, and import late.
+    slowest_part & not fork In each worker {slowest_part} takes longest. It unpickles the dataset (keep paths in it, not
+                            many objects), and runs what is not behind `if __name__ == "__main__"` (import late).
 SHUTDOWN: a worker does not exit, or is still busy
     unread                  The workers exit only when what they put into a multiprocessing.Queue has been read. Read it
                             during the training, not after it, or pass it on with the batch.
@@ -219,7 +216,6 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
         "away": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
-        "in_order": measures.config.get("in_order", True),
         "workers": workers,
         "main": MAIN in measures.main_threads,
         "more": max(4, 2 * workers),
