@@ -221,7 +221,7 @@ def test_an_error_that_the_training_survives_leaves_the_advice(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("dataset", "error", "noted", "advised"),
     [
-        (Samples(5), ValueError("2 at least"), "The program ended with ValueError at .*: 2 at least. ", "(keys [4])"),
+        (Samples(5), ValueError("two"), "The program ended with ValueError at .*: two. ", "(keys [4]), a small one"),
         (Whole(), KeyboardInterrupt(), r"The epoch of loader \d+ had not ended after 3 batches", ""),
     ],
 )

@@ -326,15 +326,6 @@ def test_what_is_said_of_a_simulated_load(name: str) -> None:
     check_numbers(trace, loader)
 
 
-def test_what_each_epoch_reads_again_takes_longer_and_longer() -> None:
-    def program() -> None:
-        for number in range(1, 9):
-            list(minidl.DataLoader(Makes(4, is_quick, at={0: functools.partial(sleep, 0.1 * number)}), num_workers=1))
-
-    (loader,) = tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders
-    check(loader, Said(Verdict.STARTUP, "A worker's first batch takes 5.0 times as long in the last epochs as in the"))
-
-
 @pytest.mark.parametrize(("idle", "num_workers"), [(0.05, 0), (0.05, 1), (0.9, 0), (0.9, 1)])
 def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, num_workers: int) -> None:
     """A quarter of the time computes: the rest may be waiting for a core, or not. (Nor is anything promised of first
@@ -493,6 +484,11 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         Samples(60, lambda index: {str(key): torch.zeros(2) for key in range(200)}),
         {"num_workers": 1, "batch_size": 4, "collate_fn": lambda samples: InOne(minidl.default_collate(samples))},
         Said(Verdict.MOVING, "", ("A batch has 200 tensors and 0 other Python objects",)),
+    ),
+    "rows whose columns are moved one by one": (
+        Samples(4096, lambda index: {str(key): float(index) for key in range(75)}),
+        {"num_workers": 2, "batch_size": 128},
+        Said(Verdict.MOVING, "A batch has 75 tensors", ("The 128 samples of a batch are made one by one",)),
     ),
     "batches of many objects": (
         Samples(800, lambda index: [{"x": key, "y": index} for key in range(2000)]),

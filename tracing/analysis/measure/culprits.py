@@ -211,11 +211,11 @@ def exiting(measures: Measures) -> tuple[bool, Seen | None]:
 # ---- what they make
 
 
-def trend(lengths: np.ndarray, fewest: int = 5) -> float:
+def trend(lengths: np.ndarray) -> float:
     """How many times as long the last quarter takes as the first, if each quarter takes longer than the one before it;
-    else 1. (By medians, of `fewest` at least.)"""
+    else 1. (By medians, of five at least.)"""
     quarter = len(lengths) // 4
-    medians = np.median(lengths[: 4 * quarter].reshape(4, quarter), axis=1) if quarter >= fewest else np.ones(4)
+    medians = np.median(lengths[: 4 * quarter].reshape(4, quarter), axis=1) if quarter >= 5 else np.ones(4)
     return float(medians[3] / max(1, medians[0])) if (np.diff(medians) > 0).all() else 1.0
 
 

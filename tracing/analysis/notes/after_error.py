@@ -26,6 +26,7 @@ DEBUGGER = (
 REASONS = {
     "Bus error": " Shared memory (/dev/shm) is full, or a mapped file (a memmap) is shorter than what is read of it.",
     "differ in shape": " Make them alike in the dataset, also what is empty, or let a collate_fn pad or list them.",
+    "a small one": " If it is too small, drop_last=True leaves it out.",
     "the last": " What is special about it: its labels, its size, a value?",
     "no workers": " What a dataset starts there needs num_workers=0, or threads in place of processes.",
     "is None": " Leave it out in a collate_fn, or see why the dataset returns None.",
@@ -59,7 +60,9 @@ def _failed_batch(measures: Measures, row: np.void, died: int | None) -> str:
     elif row["index_got"] >= 0 and (row["lost"] >= 0 or (row["collate_end"] < 0 and row["worker"] == died)):
         what = "was with the worker that died"
     elif row["yielded"] >= 0 > row["asked"] and died is None and ended_by(measures.trace):
-        return f"batch {row['task']} was the last that main had{_in_words(keys_of(measures.trace, *batch), error)}"
+        keys = keys_of(measures.trace, *batch)
+        small = isinstance(keys, list) and len(keys) < (measures.config.get("batch_size") or 0)
+        return f"batch {row['task']} was the last that main had{_in_words(keys, error)}{', a small one' * small}"
     else:
         return ""
     where = f"on worker {row['worker']}" if row["worker"] >= 0 else "in main"

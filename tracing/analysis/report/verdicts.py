@@ -113,6 +113,7 @@ MOVING: getting batches from a worker to main, pinned or not, takes longer than 
                             make a few tensors of them in the workers, or pass on only what the training uses.
     large                   A batch has {large}. Move fewer bytes (uint8, half precision), or try num_workers=0.
     OPTIONS
+    rows
 SAMPLER: main spends its time in the sampler
     left                    {left} of {epochs} epochs, begun at {at}, were left before their end, after {batches}
                             batches in all: keep one iterator, and take a new one only when it ends.
@@ -126,8 +127,6 @@ SAMPLER: main spends its time in the sampler
     OPTIONS
 STARTUP: the first batch of each epoch is slow, or none came
     left
-    rereads                 A worker's first batch takes {rereads} times as long in the last epochs as in the first:
-                            look for what is read again from its beginning{at_line}, and passed over.
     early
     starts_at               Before the first batch of an epoch main is at {starts_at}: compute once
                             what every epoch needs, and draw the keys as they are asked for.
@@ -287,8 +286,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
     restarts = workers and epochs > 1 and not measures.config.get("persistent_workers")
     built, early = len(measures.loaders) > 1, epochs - epochs_ended(measures)
     often = early if early > 1 and 4 * early > epochs and not left(measures) else 0
-    first, (unread, exits) = measures.first_batches, culprits.exiting(measures)
-    rereads = _times(culprits.trend(first["collate_end"] - first["fetch_begin"], fewest=2))
+    unread, exits = culprits.exiting(measures)
     refills = part == FIRST_BATCH and measures.config.get("iterable")
     return {
         "epochs": epochs,
@@ -297,7 +295,6 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "built": len(measures.loaders) if workers and built and not refills else 0,
         "left": early if left(measures) else 0,
         "early": often,
-        "rereads": rereads if part == FIRST_BATCH else "",
         "restarts": restarts and not (built or left(measures) or refills),
         "refills": refills,
         "slowest_part": part,
