@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import math
 import os
 import random
 import sys
@@ -32,6 +31,7 @@ import numpy as np
 import tracing
 from minidl import events
 from tracing.recording import linux
+from tracing.recording.loader_text import drawing_of
 
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
@@ -46,7 +46,7 @@ class Trial:
     """A setting, and how fast batches came."""
 
     num_workers: int
-    prefetch_factor: int  # 0: no workers
+    prefetch_factor: int  # without workers, it means nothing
     promised: float | None  # batches a second, by the replay; None: it could not be replayed
     measured: float = 0.0  # batches a second
     memory: int = 0  # bytes of all workers; what several share is counted once
@@ -192,16 +192,19 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
 
 
 def _settings(loader: Any, trace: Path) -> list[Trial]:
-    """No workers, as it is, and the best for each number of them that a replay finds good."""
-    was = loader.num_workers, loader.prefetch_factor or 0
+    """No workers, as it is, and the best for each number of them that a replay finds good. (Of a stream it tries no
+    more than recorded, since it does not know whether each worker would read its share. Where the program asks for
+    that, more are tried.)"""
+    was = loader.num_workers, loader.prefetch_factor or 2
     rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
+    workers = (0, 1, 2, 4, 8) if drawing_of(loader).get("asks_worker") else None
     with contextlib.suppress(ValueError, tracing.TraceError):
-        rows = [(row.setting, row.batches_per_second) for row in tracing.whatif(tracing.load(trace)).rows]
-        rates = {(each.num_workers, each.prefetch_factor if each.num_workers else 0): rate for each, rate in rows}
+        rows = tracing.whatif(tracing.load(trace), workers, (2, 4, 8)).rows
+        rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in rows}
     best_of: dict[int, tuple[int, int]] = {}  # for each number of workers
-    for each in sorted(rates, key=lambda each: -(rates[each] or 0)):
+    for each in sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}")):  # of equal ones, the cheapest
         best_of.setdefault(each[0], each)
-    chosen = {(0, 0), was, *[each for workers, each in best_of.items() if workers][:MORE]}
+    chosen = {(0, 2), was, *[best_of[each] for each in best_of if each][:MORE]}
     return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)]
 
 
@@ -231,9 +234,8 @@ def _measure(loader: Any, step: np.ndarray, seconds: float) -> tuple[float, int]
                 break
         else:
             ended, rate = batches > before, batches / (time.perf_counter() - begin)
-        until = time.perf_counter()
     since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
-    return rate or counted / (until - since), memory
+    return rate or counted / (time.perf_counter() - since), memory
 
 
 def _clocks() -> tuple[int, ...]:
@@ -252,7 +254,7 @@ def _train(took: float, computed: float, beside: float) -> None:
         while _clocks()[1] < mine + computed and _clocks()[2] < others + beside:
             values.sqrt_()
     while time.thread_time_ns() < mine + computed:
-        math.sqrt(2.0)
+        pass
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
 

@@ -14,7 +14,7 @@ import torch.utils.data
 import minidl
 import tracing
 from minidl import events
-from tests.samples import Samples, Stream, napping
+from tests.samples import Samples, Stream, dealt, napping
 from tests.tracing.forked import forked
 from tracing import tuning
 
@@ -65,9 +65,11 @@ def test_more_workers_are_found_where_samples_wait(package: Any) -> None:
 
 
 def test_a_loader_without_workers_can_be_tuned() -> None:
-    found = tracing.tune(loader_of(torch.utils.data, SLOW, num_workers=0), lambda batch: None, seconds=0.3)
+    """Its dataset is a stream, of which each worker reads its share: more of them are tried, too."""
+    found = tracing.tune(loader_of(torch.utils.data, Stream(SLOW, dealt), num_workers=0), lambda _: None, seconds=0.3)
     assert [each.num_workers for each in found.trials if each.recorded] == [0]
     assert all(each.measured for each in found.trials)
+    assert found.best is not None and found.best.num_workers > 1
 
 
 def test_a_dataset_that_can_be_loaded_only_once_is_said_to_be_one() -> None:
