@@ -460,7 +460,7 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         ),
     ),
     "threads of a library": (
-        Samples(120, hashes), {"num_workers": 2, "batch_size": 2},
+        Samples(360, hashes), {"num_workers": 2, "batch_size": 2},  # so long that samples of CPU time miss little of it
         Said(Verdict.WORKERS, "Limit a library's threads in them", (), (r"num_workers=[3-9]",)),
     ),
     "far more is read than a sample needs": (
