@@ -82,9 +82,8 @@ class Tuning:
             rows.append((options, measured, promised, memory, "best" if each is self.best else ""))
         width = max(len(row[0]) for row in rows)
         lines = [f"{row[0]:<{width}}" + "".join(f"{cell:>11}" for cell in row[1:]).rstrip() for row in rows]
-        if self.best is not None:
-            change = "Leave it as it is" if self.best.recorded else f"Change   DataLoader(..., {self.best.options})"
-            lines += ["", change]
+        if (best := self.best) is not None:
+            lines += ["", "Leave it as it is" if best.recorded else f"Change   DataLoader(..., {best.options})"]
         return "\n".join([*lines, *[f"Note     {self.note}"] * bool(self.note)])
 
 
@@ -194,12 +193,13 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
 def _settings(loader: Any, trace: Path) -> list[Trial]:
     """No workers, as it is, and the best for each number of them that a replay finds good. (Of a stream it tries no
     more than recorded, since it does not know whether each worker would read its share. Where the program asks for
-    that, more are tried.)"""
+    that, and the trace does not show that it fails, more are tried.)"""
     was = loader.num_workers, loader.prefetch_factor or 2
     rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
-    workers = (0, 1, 2, 4, 8) if drawing_of(loader).get("asks_worker") else None
     with contextlib.suppress(ValueError, tracing.TraceError):
-        rows = tracing.whatif(tracing.load(trace), workers, (2, 4, 8)).rows
+        rows = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8)).rows
+        if drawing_of(loader).get("asks_worker") and len({row.setting.num_workers for row in rows}) > 1:
+            rows = tracing.whatif(tracing.load(trace), (0, 1, 2, 4, 8), (2, 4, 8)).rows
         rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in rows}
     best_of: dict[int, tuple[int, int]] = {}  # for each number of workers
     for each in sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}")):  # of equal ones, the cheapest

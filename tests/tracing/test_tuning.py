@@ -72,6 +72,12 @@ def test_a_loader_without_workers_can_be_tuned() -> None:
     assert found.best is not None and found.best.num_workers > 1
 
 
+def test_of_a_stream_that_each_worker_reads_whole_no_more_are_tried() -> None:
+    """They would seem faster, with the same samples."""
+    loader = loader_of(torch.utils.data, Stream(Samples(80, napping(0.005))), num_workers=2)
+    assert {each.num_workers for each in tracing.tune(loader, lambda _: None, seconds=0.1).trials} == {0, 2}
+
+
 def test_a_dataset_that_can_be_loaded_only_once_is_said_to_be_one() -> None:
     left = iter(range(10))
     loader = loader_of(minidl, Stream(range(10), lambda *_: left), num_workers=0)
