@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import os
 import random
 import sys
@@ -32,10 +31,11 @@ import tracing
 from minidl import events
 from tracing.recording import linux
 from tracing.recording.loader_text import drawing_of
+from tracing.recording.own_files import say
 
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
-MORE = 4  # settings tried besides no workers and the recorded one
+MORE, MOST = 4, 32  # settings tried besides no workers and the recorded one; workers, while twice as many are faster
 BUSY = 0.7  # of all cores' time: then steps waited for cores that workers had
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
@@ -80,8 +80,7 @@ class Tuning:
             memory = f"{each.memory / 1e6:,.0f} MB" if each.memory else ""
             options = each.options + " (as it is)" * each.recorded
             rows.append((options, measured, promised, memory, "best" if each is self.best else ""))
-        width = max(len(row[0]) for row in rows)
-        lines = [f"{row[0]:<{width}}" + "".join(f"{cell:>11}" for cell in row[1:]).rstrip() for row in rows]
+        lines = [f"{row[0]:<46}" + "".join(f"{cell:>11}" for cell in row[1:]).rstrip() for row in rows]
         if (best := self.best) is not None:
             lines += ["", "Leave it as it is" if best.recorded else f"Change   DataLoader(..., {best.options})"]
         return "\n".join([*lines, *[f"Note     {self.note}"] * bool(self.note)])
@@ -151,7 +150,8 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
 def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
     times, (busy, idle) = np.array(steps.times or [(0, 0, 0)]), np.subtract(linux.cores(), steps.cores)
-    found = Tuning(_settings(loader, trace))
+    trials, most = _settings(loader, trace)
+    found = Tuning(trials)
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
     usual = times.mean(axis=0)
@@ -161,12 +161,15 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
         warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
         try:
             for each in found.trials:
-                print(f"tracing: trying {each.options}", file=sys.stderr, flush=True)
+                say(f"tracing: trying {each.options}")
                 step = usual if each.num_workers else alone
                 each.measured, each.memory = _measure(_copy(loader, each), step, seconds)
                 if not each.measured:
                     found.note = "the dataset can be loaded only once: a copy of the loader yields no batch"
                     break
+                best = found.best or each
+                if each is trials[-1] and max(1, best.num_workers) == each.num_workers < most:
+                    trials.append(Trial(2 * each.num_workers, best.prefetch_factor, None))
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"
         finally:
@@ -177,43 +180,40 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
 def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
     """For `run --try`: in the middle of the script's loop, on stderr, since stdout is the script's. Then the script
     goes on, or `ends`."""
-    say = functools.partial(print, "tracing:", file=sys.stderr, flush=True)
     recording.stop()  # what follows is not the script's
-    say(f"{len(steps.times)} training steps are recorded; now other settings are tried, for {SECONDS:.0f} s each")
+    say(f"tracing: {len(steps.times)} training steps are recorded; now other settings are tried, {SECONDS:.0f} s each")
     try:
         found = try_settings(steps, steps.loader, recording.path, SECONDS)
         steps.tried = found.best is not None
-        say(str(found).replace("\n", "\n         "))
+        say(f"tracing: {found}".replace("\n", "\n         "))
     except Exception as error:  # whatever is special about this loader, the script goes on
-        say(f"they cannot be tried: {error!r}")
+        say(f"tracing: they cannot be tried: {error!r}")
     if ends:
         sys.exit(0)
 
 
-def _settings(loader: Any, trace: Path) -> list[Trial]:
-    """No workers, as it is, and the best for each number of them that a replay finds good. (Of a stream it tries no
-    more than recorded, since it does not know whether each worker would read its share. Where the program asks for
-    that, and the trace does not show that it fails, more are tried.)"""
-    was = loader.num_workers, loader.prefetch_factor or 2
-    rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2, os.cpu_count() or 1)}
+def _settings(loader: Any, trace: Path) -> tuple[list[Trial], int]:
+    """No workers, as it is, and the best for each number of them that a replay finds good; and how many may be tried.
+    (Of a stream no more than recorded, since it is not known whether each worker would read its share: unless the
+    program asks which worker it is, and the trace does not show that each reads all.)"""
+    was, drawing = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader)
+    rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2)}
     with contextlib.suppress(ValueError, tracing.TraceError):
         rows = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8)).rows
-        if drawing_of(loader).get("asks_worker") and len({row.setting.num_workers for row in rows}) > 1:
-            rows = tracing.whatif(tracing.load(trace), (0, 1, 2, 4, 8), (2, 4, 8)).rows
         rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in rows}
-    best_of: dict[int, tuple[int, int]] = {}  # for each number of workers
-    for each in sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}")):  # of equal ones, the cheapest
-        best_of.setdefault(each[0], each)
-    chosen = {(0, 2), was, *[best_of[each] for each in best_of if each][:MORE]}
-    return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)]
+    climbs = len({workers for workers, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"])
+    fastest = sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}"))  # of equal ones, the cheapest first
+    best_of = {each[0]: each for each in reversed(fastest)}  # for each number of workers
+    chosen = {(0, 2), was, *[each for each in fastest if each[0] and each == best_of[each[0]]][:MORE]}
+    return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], MOST if climbs else 0
 
 
 def _copy(loader: Any, setting: Trial) -> Any:
     other = copy.copy(loader)
     # Into its __dict__: once constructed, a loader no longer takes some of these.
     other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
-    none = {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}  # what needs workers
-    other.__dict__.update({} if setting.num_workers else none)
+    if not setting.num_workers:  # then it takes nothing that needs them
+        other.__dict__.update(prefetch_factor=None, persistent_workers=False, timeout=0)
     return other
 
 

@@ -47,8 +47,9 @@ def loader_of(package: Any, dataset: Any, **options: Any) -> Any:
     return package.DataLoader(dataset, **{"batch_size": 2, "num_workers": 1, **options})
 
 
-@pytest.mark.parametrize("package", [minidl, torch.utils.data], ids=["minidl", "torch"])
-def test_more_workers_are_found_where_samples_wait(package: Any) -> None:
+@pytest.mark.parametrize(("package", "more"), [(minidl, 1), (torch.utils.data, 0)], ids=["replayed", "climbing"])
+def test_more_workers_are_found_where_samples_wait(package: Any, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "MORE", more)
     generator = torch.Generator().manual_seed(7)
     loader = loader_of(package, SLOW, shuffle=True, generator=generator)
     before = generator.get_state(), torch.get_rng_state(), random.getstate()
@@ -69,7 +70,7 @@ def test_a_loader_without_workers_can_be_tuned() -> None:
     found = tracing.tune(loader_of(torch.utils.data, Stream(SLOW, dealt), num_workers=0), lambda _: None, seconds=0.3)
     assert [each.num_workers for each in found.trials if each.recorded] == [0]
     assert all(each.measured for each in found.trials)
-    assert found.best is not None and found.best.num_workers > 1
+    assert found.best is not None and found.best.num_workers > 1 and found.best.promised is None
 
 
 def test_of_a_stream_that_each_worker_reads_whole_no_more_are_tried() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ from tracing.analysis.hang.explain import explain
 from tracing.analysis.hang.hang import Cause
 from tracing.analysis.hang.stuck_moments import Ending
 from tracing.recording import watch as recording_watch
-from tracing.trace.stacks import Line, Stack
+from tracing.trace import stacks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
-PROGRAM = ROOT / "tests" / "tracing" / "stuck.py"
+PROGRAM, MAINS = ROOT / "tests" / "tracing" / "stuck.py", str(ROOT / "tests" / "minidl" / "mains.py")
 SIGNALS = {  # how it is ended: (to its whole process group, signal)
     "Ctrl-C": (True, signal.SIGINT),
     "SIGTERM": (False, signal.SIGTERM),
@@ -116,7 +117,9 @@ class Program:
 
 
 @pytest.fixture
-def program(mains: Mains, tmp_path: Path) -> Iterator[Program]:
+def program(mains: Mains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+    # Where Python's own frames are otherwise, and none of a program's: `python -m tracing run`.
+    monkeypatch.setattr(stacks, "LIBRARY", re.compile(f"{stacks.LIBRARY.pattern}|{re.escape(MAINS)}"))
     program = Program(mains, tmp_path)
     yield program
     program.kill()
@@ -159,9 +162,9 @@ def test_what_it_hung_in_leads_the_report(
     trace = tracing.load(path)
     seen, report = explain(trace), tracing.report(trace)
     assert seen is not None
-    # As if it had been seen once more, while the loader noted what Ctrl-C raised there.
+    # As if it had been seen once more, while the loader noted what Ctrl-C raised there, or Python printed it.
     blamed = seen.links[-1]
-    trace.stacks.append(Stack(seen.until, blamed.pid, {blamed.thread: [Line(os.__file__, 1, "", "")]}))
+    trace.stacks.append(stacks.Stack(seen.until, blamed.pid, {blamed.thread: [stacks.Line(MAINS, 1, "", "")]}))
     hang = explain(trace)
     assert hang is not None and hang.cause is cause and hang.links == seen.links
     assert hang.ending is (Ending.INTERRUPTED if how == "Ctrl-C" else Ending.KILLED)
