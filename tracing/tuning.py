@@ -167,9 +167,10 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
                 if not each.measured:
                     found.note = "the dataset can be loaded only once: a copy of the loader yields no batch"
                     break
-                best = found.best or each
-                if each is trials[-1] and max(1, best.num_workers) == each.num_workers < most:
-                    trials.append(Trial(2 * each.num_workers, best.prefetch_factor, None))
+                # One worker may be no faster than none, and two be.
+                climbs = each.num_workers == 1 or each.measured == max(trial.measured for trial in trials)
+                if climbs and each is trials[-1] and 0 < each.num_workers < most:
+                    trials.append(Trial(2 * each.num_workers, each.prefetch_factor, None))
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"
         finally:
