@@ -38,18 +38,13 @@ if __name__ == "__main__":
 SLOW = Samples(300, napping(0.01))
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "MORE", 1)  # setting beside none and the recorded one
-
-
 def loader_of(package: Any, dataset: Any, **options: Any) -> Any:
     return package.DataLoader(dataset, **{"batch_size": 2, "num_workers": 1, **options})
 
 
 @pytest.mark.parametrize(("package", "more"), [(minidl, 1), (torch.utils.data, 0)], ids=["replayed", "climbing"])
 def test_more_workers_are_found_where_samples_wait(package: Any, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "MORE", more)
+    monkeypatch.setattr(tuning, "MORE", more)  # settings beside none and the recorded one
     generator = torch.Generator().manual_seed(7)
     loader = loader_of(package, SLOW, shuffle=True, generator=generator)
     before = generator.get_state(), torch.get_rng_state(), random.getstate()
