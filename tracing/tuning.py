@@ -14,13 +14,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import random
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ import numpy as np
 import tracing
 from minidl import events
 from tracing.recording import linux
-from tracing.recording.loader_text import drawing_of
+from tracing.recording.loader_text import drawing_of, line_of_program, where_raised
 from tracing.recording.own_files import say
 
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
@@ -38,7 +37,7 @@ SECONDS = 10.0  # that each setting is tried for, at most
 MORE, MOST = 4, 32  # settings tried besides no workers and the recorded one; workers, while twice as many are faster
 BUSY = 0.7  # of all cores' time: then steps waited for cores that workers had
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
-WATCHED = (events.LOADER, events.YIELDED, events.ASKED, events.EPOCH_END)
+WATCHED = (events.LOADER, events.EPOCH_BEGIN, events.YIELDED, events.ASKED, events.EPOCH_END)
 
 
 @dataclass
@@ -76,7 +75,7 @@ class Tuning:
         rows = [("setting", "batches/s", "promised", "memory", "")]
         for each in self.trials:
             promised = "" if each.promised is None else f"{each.promised:,.1f}"
-            measured = f"{each.measured:,.1f}" if each.measured else "not tried"
+            measured = f"{each.measured:,.1f}" if each.measured else "-"
             memory = f"{each.memory / 1e6:,.0f} MB" if each.memory else ""
             options = each.options + " (as it is)" * each.recorded
             rows.append((options, measured, promised, memory, "best" if each is self.best else ""))
@@ -88,19 +87,17 @@ class Tuning:
 
 class Steps:
     """The recorder in use, which also notes how long each training step of this thread takes (ns), how long it
-    computes, and how long other threads do meanwhile."""
+    computes, and how long other threads do meanwhile: of the loader that is the first to have had enough of them."""
 
     def __init__(self, enough: Callable[[Steps], None], batches: int = BATCHES) -> None:
-        """`enough` is called once, in `next()`, after training on this many batches of a loader, or an epoch."""
+        """`enough` is called once, in `next()`, after training on this many batches of a loader, or its epochs."""
         self.recorder: Any = events.installed()
         self.owner = os.getpid(), threading.get_ident()
-        self.loader: Any = None
-        self.times: list[tuple[int, ...]] = []
+        self.done, self.number, self.loader, self.times = False, -1, None, list[tuple[int, ...]]()
         self.cores = linux.cores()  # busy, and idle, since the machine started (ns): when the loader came
         self._enough, self._batches = enough, batches
-        self.tried = False  # whether other settings were measured
-        self._since: tuple[int, ...] | None = None
-        self._done = False
+        # By the number of a loader: itself, its times and cores; since when a step goes on.
+        self._loops, self._since = dict[int, Any](), dict[int, tuple[int, ...]]()
         events.install(self.record)
         os.register_at_fork(before=self.stop, after_in_parent=self._go_on)
 
@@ -108,21 +105,28 @@ class Steps:
         return self.recorder.__self__.__reduce__()  # a worker gets that recorder in its place
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
+        mine = kind in WATCHED and self.owner == (os.getpid(), threading.get_ident())
+        if mine and kind == events.ASKED and (torch := sys.modules["torch"]).cuda.is_initialized():
+            torch.cuda.synchronize()  # the step has only begun what it does there
         now = _clocks()
         self.recorder(kind, epoch_id, task, worker, queue, value, text)
-        if kind in WATCHED and self.owner == (os.getpid(), threading.get_ident()):
-            self._take(kind, now, text)
+        if mine:
+            self._take(kind, epoch_id >> 32, now, text)
 
-    def _take(self, kind: int, now: tuple[int, ...], text: object) -> None:
-        if self._since is not None:
-            self.times.append(tuple(after - before for after, before in zip(now, self._since, strict=True)))
-        self._since = now if kind == events.YIELDED else None
-        if kind == events.LOADER and text is not self.loader:
-            self.loader, self.times, self.cores = text, [], linux.cores()
-        elif len(self.times) >= self._batches or (kind == events.EPOCH_END and len(self.times) >= FEWEST):
-            self.stop()
-            self._done = True
-            self._enough(self)
+    def _take(self, kind: int, number: int, now: tuple[int, ...], text: object) -> None:
+        since = self._since.pop(number, None)
+        if kind == events.LOADER:
+            self._loops.setdefault(number, (text, [], linux.cores()))
+        elif kind == events.YIELDED:
+            self._since[number] = now
+        elif kind != events.EPOCH_BEGIN and number in self._loops:
+            self.number, (self.loader, self.times, self.cores) = number, self._loops[number]
+            if since is not None:
+                self.times.append(tuple(after - before for after, before in zip(now, since, strict=True)))
+            if len(self.times) >= self._batches or (kind == events.EPOCH_END and len(self.times) >= FEWEST):
+                self.stop()
+                self.done = True
+                self._enough(self)
 
     def stop(self) -> None:
         """Get out of the way; also called before a fork."""
@@ -130,7 +134,7 @@ class Steps:
             events.install(self.recorder)
 
     def _go_on(self) -> None:
-        if not self._done and events.installed() == self.recorder:
+        if not self.done and events.installed() == self.recorder:
             events.install(self.record)
 
 
@@ -141,7 +145,7 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
         path = Path(folder, "trace")
         with as_they_were(loader), tracing.record(path):
             steps = Steps(lambda steps: None, batches)
-            for _, batch in zip(range(batches + 1), copy.copy(loader), strict=False):
+            for _, batch in zip(range(batches + 1), _copy(loader, loader), strict=False):
                 step(batch)
             steps.stop()
         return try_settings(steps, loader, path, seconds)
@@ -149,28 +153,31 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
 
 def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
-    times, (busy, idle) = np.array(steps.times or [(0, 0, 0)]), np.subtract(linux.cores(), steps.cores)
-    trials, most = _settings(loader, trace)
-    found = Tuning(trials)
+    found, (busy, idle) = Tuning([]), np.subtract(linux.cores(), steps.cores)
+    times = np.array(steps.times[len(steps.times) // 10 :] or [(0, 0, 0)])  # without the first: they compile, say
+    times[:, 2] *= times[:, 2].sum() > times[:, 0].sum() / 4  # else these are not torch's threads
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
-    usual = times.mean(axis=0)
-    alone = np.quantile(times, 0.25, axis=0) if loader.num_workers and busy > BUSY * (busy + idle) else usual
+    quick = np.quantile(times, 0.25, axis=0) / np.maximum(np.median(times, axis=0), 1)
+    if times[:, 0].sum() > seconds / 2 * 1e9:  # in this time not all of them would have their turn
+        times = times.mean(axis=0, keepdims=True)
+    alone = times * quick if loader.num_workers and busy > BUSY * (busy + idle) else times
     previous = events.install(None)  # the trials are not part of the recording
     with as_they_were(loader), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
         try:
+            found.trials, most = _settings(loader, trace, steps.number)
             for each in found.trials:
                 say(f"tracing: trying {each.options}")
-                step = usual if each.num_workers else alone
-                each.measured, each.memory = _measure(_copy(loader, each), step, seconds)
-                if not each.measured:
-                    found.note = "the dataset can be loaded only once: a copy of the loader yields no batch"
-                    break
+                trained = times if each.num_workers else alone
+                try:
+                    each.measured, each.memory = _measure(_copy(loader, each), trained, seconds)
+                except Exception as error:  # of the dataset, say: another setting may do
+                    found.note = f"{each.options}: {where_raised(error)}"
                 # One worker may be no faster than none, and two be.
-                climbs = each.num_workers == 1 or each.measured == max(trial.measured for trial in trials)
-                if climbs and each is trials[-1] and 0 < each.num_workers < most:
-                    trials.append(Trial(2 * each.num_workers, each.prefetch_factor, None))
+                climbs = each.num_workers == 1 or 0 < each.measured == max(trial.measured for trial in found.trials)
+                if climbs and each is found.trials[-1] and 0 < each.num_workers < most:
+                    found.trials.append(Trial(min(2 * each.num_workers, most), each.prefetch_factor, None))
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"
         finally:
@@ -182,25 +189,26 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
     """For `run --try`: in the middle of the script's loop, on stderr, since stdout is the script's. Then the script
     goes on, or `ends`."""
     recording.stop()  # what follows is not the script's
-    say(f"tracing: {len(steps.times)} training steps are recorded; now other settings are tried, {SECONDS:.0f} s each")
+    say(f"tracing: {len(steps.times)} training steps at {line_of_program()} are recorded; now other settings are tried")
     try:
         found = try_settings(steps, steps.loader, recording.path, SECONDS)
-        steps.tried = found.best is not None
         say(f"tracing: {found}".replace("\n", "\n         "))
+        if found.note.startswith("Ctrl-C"):  # which the script's own workers have got, too
+            raise KeyboardInterrupt
     except Exception as error:  # whatever is special about this loader, the script goes on
         say(f"tracing: they cannot be tried: {error!r}")
     if ends:
         sys.exit(0)
 
 
-def _settings(loader: Any, trace: Path) -> tuple[list[Trial], int]:
+def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int]:
     """No workers, as it is, and the best for each number of them that a replay finds good; and how many may be tried.
     (Of a stream no more than recorded, since it is not known whether each worker would read its share: unless the
     program asks which worker it is, and the trace does not show that each reads all.)"""
     was, drawing = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader)
     rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2)}
     with contextlib.suppress(ValueError, tracing.TraceError):
-        rows = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8)).rows
+        rows = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8), loader=number).rows
         rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in rows}
     climbs = len({workers for workers, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"])
     fastest = sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}"))  # of equal ones, the cheapest first
@@ -209,32 +217,40 @@ def _settings(loader: Any, trace: Path) -> tuple[list[Trial], int]:
     return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], MOST if climbs else 0
 
 
-def _copy(loader: Any, setting: Trial) -> Any:
+def _copy(loader: Any, setting: Any) -> Any:
+    """With the number of workers, and what each makes ahead, of a Trial or a loader."""
     other = copy.copy(loader)
     # Into its __dict__: once constructed, a loader no longer takes some of these.
+    # And with a dataset of its own: what one opens in main, the script's next workers would share.
     other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
+    other.__dict__["dataset"] = copy.copy(loader.dataset)
     if not setting.num_workers:  # then it takes nothing that needs them
         other.__dict__.update(prefetch_factor=None, persistent_workers=False, timeout=0)
     return other
 
 
-def _measure(loader: Any, step: np.ndarray, seconds: float) -> tuple[float, int]:
-    """Batches a second, and the bytes that its workers use. If an epoch ends, its start-up counts; otherwise it does
-    not."""
+def _measure(loader: Any, steps: np.ndarray, seconds: float) -> tuple[float, int]:
+    """Batches a second, and the bytes that its workers use. If an epoch ends, its start-up counts, unless workers are
+    started only once. ValueError: there is no batch."""
+    import torch
+
     begin = first = time.perf_counter()
     batches, rate, memory, ended = 0, 0.0, 0, True
     while ended and time.perf_counter() < begin + seconds:
-        iterator, ended, before = iter(loader), False, batches
+        # Not by `iter`: some classes keep the iterator of the script.
+        iterator, ended, before = torch.utils.data.DataLoader.__iter__(loader), False, batches
         for _ in iterator:
             batches += 1
             first = time.perf_counter() if batches == 1 else first
             if batches == 2 * loader.num_workers:  # by now its queues are full
                 memory = sum(linux.memory(worker.pid) for worker in getattr(iterator, "_workers", []))
-            _train(*step)
+            _train(*steps[batches % len(steps)])
             if time.perf_counter() > first + seconds:
                 break
         else:
-            ended, rate = batches > before, batches / (time.perf_counter() - begin)
+            ended, rate = batches > before, batches / (time.perf_counter() - begin) * (not loader.persistent_workers)
+    if not batches:
+        raise ValueError("no batch came: can the dataset be loaded only once?")
     since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
     return rate or counted / (time.perf_counter() - since), memory
 
@@ -250,28 +266,17 @@ def _train(took: float, computed: float, beside: float) -> None:
     import torch
 
     begin, mine, others = _clocks()
-    if beside > took / 4:
-        values = torch.ones(1 << 15, torch.get_num_threads())  # so many that each thread gets a part
-        while _clocks()[1] < mine + computed and _clocks()[2] < others + beside:
-            values.sqrt_()
-    while time.thread_time_ns() < mine + computed:
-        pass
+    small = torch.ones(1 << 12)
+    large = torch.ones(1 << 15, torch.get_num_threads()) if beside else small  # a part for each thread
+    while (now := _clocks())[1] < mine + computed:
+        (large if now[2] < others + beside else small).neg_()
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
 
-@contextlib.contextmanager
-def as_they_were(loader: Any) -> Iterator[None]:
-    """Random states are restored, including those of generators given to the loader and its sampler."""
-    import torch
+def as_they_were(loader: Any) -> contextlib.ExitStack:
+    """At its end random states are restored, including those of generators given to the loader and its samplers."""
+    from minidl.stateful.sampler import Generators
 
-    given = [getattr(each, "generator", None) for each in (loader, getattr(loader, "sampler", None))]
-    states = [(each, each.get_state()) for each in given if isinstance(each, torch.Generator)]
-    pythons, numpys = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(pythons)
-        np.random.set_state(numpys)
-        for generator, state in states:
-            generator.set_state(state)
+    stack, generators = contextlib.ExitStack(), Generators(loader)
+    stack.callback(generators.put_back, generators.read())
+    return stack

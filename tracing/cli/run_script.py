@@ -94,7 +94,9 @@ def run_script(
     if os.getpid() == pid:  # else it is a child, forked by the script, and at its end
         gc.freeze()  # do not collect an iterator that the script left behind: torch would wait for its workers
         try:
-            print_findings(recording, stderr, tried=steps is not None and steps.tried)
+            print_findings(recording, stderr, tried=steps is not None and steps.done)
+            if steps is not None and not steps.done:
+                say("tracing: nothing else was tried: that needs ten training steps in the main thread of this process")
         finally:
             gc.unfreeze()
     return status
