@@ -74,6 +74,23 @@ def test_of_a_stream_that_each_worker_reads_whole_no_more_are_tried() -> None:
     assert {each.num_workers for each in tracing.tune(loader, lambda _: None, seconds=0.1).trials} == {0, 2}
 
 
+class Opens(Samples):
+    """Its file when it is first used, and in a worker."""
+
+    opened = False
+
+    def __getitem__(self, index: int) -> Any:
+        self.opened = True
+        return super().__getitem__(index + 0 * minidl.get_worker_info().id)  # type: ignore[union-attr]
+
+
+def test_a_trial_that_fails_is_noted_and_leaves_no_trace() -> None:
+    dataset = Opens(60, napping(0.01))
+    found = tracing.tune(loader_of(torch.utils.data, dataset), lambda _: None, seconds=0.3)
+    assert not found.trials[0].measured and all(each.measured for each in found.trials[1:])
+    assert "num_workers=0: AttributeError at test_tuning.py:" in str(found) and not dataset.opened
+
+
 def test_a_dataset_that_can_be_loaded_only_once_is_said_to_be_one() -> None:
     left = iter(range(10))
     loader = loader_of(minidl, Stream(range(10), lambda *_: left), num_workers=0)

@@ -14,8 +14,13 @@ _TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # ns
 
 
 def cpus() -> int | None:
-    """Of those that this process may use. Elsewhere of the whole machine: a report may take some for idle."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    """Of those that this process may use, in a container at most its share of their time. Elsewhere of the whole
+    machine: a report may take some for idle."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with contextlib.suppress(OSError, ValueError):  # "max 100000": no limit
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text().split())
+        found = min(found or 1, -(-quota // period))
+    return found
 
 
 def machine() -> str:
@@ -38,10 +43,10 @@ def state_of(pid: int) -> str:
 
 
 def memory(pid: int, counted: str = "Pss") -> int:
-    """Bytes of it. What several processes have mapped is shared out, or with "Rss" counted in each. Elsewhere 0:
-    `run --try` shows none, and no report says that memory grows."""
+    """Bytes of it, of these kinds (smaps(5), with | in between): in Pss, what several processes have mapped is shared
+    out. Elsewhere 0: `run --try` shows none, and no report says that memory grows."""
     with contextlib.suppress(OSError, ValueError), open(open_above(f"/proc/{pid}/smaps_rollup")) as file:
-        return 1024 * int(file.read().partition(f"\n{counted}:")[2].split()[0])
+        return sum(1024 * int(line.split()[1]) for line in file if line.partition(":")[0] in counted.split("|"))
     return 0
 
 

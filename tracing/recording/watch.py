@@ -122,7 +122,8 @@ class Watch:
             self._sample()
             sampled, spent = time.thread_time_ns() - spent, time.thread_time_ns()
             if now >= self._weigh:
-                self._memory = linux.memory(os.getpid(), "Rss" if self._is_main else "Pss")
+                # Without the pages of mapped files, which the system takes back.
+                self._memory = linux.memory(os.getpid(), "Anonymous|Pss_Shmem" if self._is_main else "Pss_Anon")
                 took, spent = time.thread_time_ns() - spent, time.thread_time_ns()
                 self._weigh = now + max(WEIGH, WEIGHING_COST * took)
             wait = max(OFTEN if age < OFTEN_FOR else RARELY, min(COST * sampled, SECOND))

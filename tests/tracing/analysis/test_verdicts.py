@@ -189,9 +189,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     "epochs of one batch": (Makes(8, waits), {"batch_size": 8, **PERSISTENT}, Said(Verdict.WORKERS, "Batches of an")),
     "computes, on few cores": (
         Makes(80, lambda index: compute(0.01)), {"num_workers": 4},
-        Said(
-            Verdict.WORKERS, "More workers would not help", ("used a core for",), (MORE_WORKERS,), "the cores are busy",
-        ),
+        Said(Verdict.WORKERS, "More workers would", ("used a core for",), (MORE_WORKERS,), "the cores are busy"),
     ),
     "computes and waits, on many cores": (
         Makes(80, computes_and_waits), {"cpus": 8},
@@ -255,10 +253,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "a worker_init_fn": (  # main does not call it
         Makes(6, is_quick), {"epochs": 4, "worker_init_fn": starts_slowly},
-        Said(
-            Verdict.STARTUP, "persistent_workers=True", ("each worker worker_init_fn takes", "worker_init_fn 300 ms"),
-            ("num_workers=0",),
-        ),
+        Said(Verdict.STARTUP, "persistent_workers=True", ("each worker worker_init_fn takes",), ("num_workers=0",)),
     ),
     "opens something at its first sample": (
         Opens(8, is_quick), {"epochs": 3},
@@ -274,10 +269,11 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "epochs that are left early": (
         Makes(800, waits), {"batch_size": 40, "epochs": 3, "leave": 2},
-        Said(
-            Verdict.SHUTDOWN, "3 of 3 epochs were left before their end", (),
-            ("at exit", "persistent_workers", "takes longest"),
-        ),
+        Said(Verdict.SHUTDOWN, "3 of 3 epochs were left", (), ("at exit", "persistent_workers", "takes longest")),
+    ),
+    "epochs whose batches main counts": (  # and does not ask for one more
+        Makes(80, waits), {"batch_size": 40, "epochs": 3, "leave": 2},
+        Said(Verdict.WORKERS, "", (), ("left before",)),
     ),
     "hardly anything in the loader": (
         Makes(40, lambda index: compute(0.01)), {"batch_size": 2, "step": 0.05},
@@ -300,7 +296,7 @@ SIMULATED: dict[str, tuple[Any, dict[str, Any], Said]] = {
     ),
     "two long start-ups, beside a training": (
         Makes(30, is_quick), {"worker_init_fn": starts_slowly, "step": 0.03, "epochs": 2},
-        Said(Verdict.STARTUP, "persistent_workers=True starts", ("not in each of 2 epochs",)),
+        Said(Verdict.STARTUP, "persistent_workers=True keeps workers", ("for 2 epochs",)),
     ),
     "slow to begin, and nearly as slow to draw": (
         Makes(60, is_quick), {"worker_init_fn": starts_slowly, "sampler": Keys(28)},
@@ -476,9 +472,9 @@ REAL: dict[str, tuple[Any, dict[str, Any], Said]] = {
         TORCH.TensorDataset(torch.zeros(500_000, 20)), {"num_workers": 2, "batch_size": 4096},
         Said(Verdict.WORKERS, "The 4096 samples of a batch are made one by one", (), ("more workers can help",)),
     ),
-    "rows of a table, without workers": (
-        TORCH.TensorDataset(torch.zeros(100_000, 20)), {"num_workers": 0, "batch_size": 4096},
-        Said(Verdict.NO_WORKERS, "The 4096 samples of a batch are made one by one"),
+    "rows of a table, made together": (
+        TORCH.Subset(TORCH.TensorDataset(torch.zeros(9**6, 20)), range(9**6)), {"num_workers": 2, "batch_size": 4096},
+        Said(Verdict.WORKERS, "", (), ("one by one",)),
     ),
     "batches of many tensors": (
         Samples(60, lambda index: {str(key): torch.zeros(2) for key in range(200)}),
@@ -737,6 +733,7 @@ def test_a_small_loader_is_not_put_down_to_its_own_steps(loaders: list[Any], aft
 
     for each in tracing.report(tracing.load(simulate(program, cpus=2, draws=False))).loaders:
         assert each.verdict is Verdict.TRAINING and each.share > 0.75
+        assert each.place != "between two batches" or each.cost_ns == each.main_ns["training"]
 
 
 PROGRAM = """

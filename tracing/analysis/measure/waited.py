@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import enum
 
+import numpy as np
+
 from minidl.events import Kind
 from tracing.analysis.measure import cores, culprits
-from tracing.analysis.measure.measures import Measures
+from tracing.analysis.measure.measures import Measures, epoch_ids
 from tracing.analysis.measure.stages import startup_cost
 from tracing.trace.thread_activity import MainTime
 
@@ -69,8 +71,8 @@ class Judgement:
             slows_step = self.verdict is Verdict.WORKERS and away.training > away.outside and strained(measures)
             little = MATTERS if slows_step else LITTLE
             if max(self.cost, sum(count.values()) / 2) < little * away.program:
-                self.verdict, whole = Verdict.TRAINING, away.program
-                spent = (away.training, away.loading - measures.in_loader.total, away.outside)
+                self.verdict, whole, own = Verdict.TRAINING, away.program, measures.spent[MainTime.TRAINING]
+                spent = (own, away.training + away.loading - own - measures.in_loader.total, away.outside)
                 self.place, self.cost = max(zip(PLACES_AWAY, spent, strict=True), key=lambda each: each[1])
         self.share = self.cost / whole  # the cost's share of main's time, 0 to 1
 
@@ -95,7 +97,11 @@ def strained(measures: Measures) -> bool:
 
 
 def epochs_ended(measures: Measures) -> int:
-    return sum(map(len, measures.groups(Kind.EPOCH_END)))
+    """Those that main did not leave before. (Where it counts its batches, it asks for no more: nothing ends them.)"""
+    ended = sum(map(len, measures.groups(Kind.EPOCH_END)))
+    rows = measures.tasks[(measures.tasks["yielded"] < 0) & (measures.tasks["stream_end"] < 0)]
+    owing = np.unique(epoch_ids(rows[rows["index_put"] >= 0]))  # in which workers had tasks that main left
+    return max(ended, measures.epochs - len(owing)) if measures.num_workers else ended
 
 
 def left(measures: Measures) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 from minidl.events import Kind
 from tracing.analysis.measure.culprits import changed
 from tracing.analysis.notes.run_end import ended_by, fatal_error, main_was_killed
-from tracing.recording.file_format import CTRL_C
 from tracing.recording.loader_text import LIBRARY
 from tracing.trace.event_index import Iterator
 from tracing.trace.event_words import exit_in_words
@@ -47,7 +46,7 @@ def caveats(trace: Trace, already_reported: str = "") -> list[str]:
         what = _death(trace, position) if trace.text(position) is None else _plain(trace, position)
         if what not in reported:
             found.append(f"A worker died: {what} [event {position}]")
-    found += [*_named(trace), *_same_batches(trace, hung=already_reported != ""), *_memory(trace)]
+    found += [*_named(trace), *_same_batches(trace), *_memory(trace)]
     found += [str(error) for error in trace.damage]
     if trace.dropped:
         found.append(f"{trace.dropped:,} events were not recorded: the file of their process was full.")
@@ -120,8 +119,8 @@ def _repeated_generators(trace: Trace) -> list[str]:
     return sorted({name for (_, name, _), times in drawn.items() if times > 1})
 
 
-def _same_batches(trace: Trace, hung: bool) -> list[str]:
-    """What makes a program train on fewer samples than it has, or without an end."""
+def _same_batches(trace: Trace) -> list[str]:
+    """What makes a program train on fewer samples than it has."""
     found, events = list[str](), trace.events
     if ((events["kind"] == Kind.EPOCH_END) & (events["text"] > 0)).any():
         text = "An itertools.cycle repeats the first pass over a loader: it keeps all of its batches in memory, and "
@@ -131,14 +130,10 @@ def _same_batches(trace: Trace, hung: bool) -> list[str]:
             text = f"{error} was raised in the dataset [event {position}]. A loop over the loader takes that for the "
             found.append(text + "end of the epoch. Catch it where it is raised: by next(), say, when nothing is left.")
     for iterator in [*{each.loader: each for each in trace.index.iterators}.values()][:200]:  # at most
-        yielded, ended = _yielded(trace, iterator), len(trace.index.group(iterator.number, Kind.EPOCH_END))
-        if ended and not yielded:
+        if len(trace.index.group(iterator.number, Kind.EPOCH_END)) and not _yielded(trace, iterator):
             text = f"An epoch of loader {iterator.loader} ended without a batch: "
-            found.append(text + "with drop_last=True, fewer than batch_size keys (or samples of a stream) give none.")
-        goes_on = 0 in iterator.epochs and not (ended or hung or trace.config(iterator.number).get("dataset_size"))
-        if goes_on and yielded and trace.about.get("ended_by", "").startswith(CTRL_C):
-            text = f"The epoch of loader {iterator.loader} had not ended after {yielded:,} batches. "
-            found.append(text + "If its stream begins again by itself (while True), no epoch ends.")
+            text += "fewer than batch_size keys (or samples of a stream) give none with drop_last=True, and a stream's "
+            found.append(text + "__iter__ gives no samples if it returns the same iterator again.")
     return found
 
 

@@ -46,8 +46,8 @@ TRAINING: no cause in the loader costs 15 % of all time, nor all together 30 % (
     padding & not away      {padding} of a batch's largest tensor is one value at the ends of rows. If that is padding:
                             pad only to a batch's longest sample, in collate_fn, and batch samples of similar length.
     slowing & not away      Steps take {slowing} times as long at the end as at the beginning: look for what grows.
-    rare & not away         {rare} steps take far longer than the others: are their batches larger? Or save, validate or
-                            upload less often or beside the training, and less: is the dataset in the checkpoint?
+    rare & not away         {rare} steps take far longer than the others: are their batches larger? Does main wait for a
+                            GPU there (item())? Or save, validate or upload less often, in the background, or less.
     beside                  Another thread of main uses {beside}. Unless that is what trains: main waits for Python's
                             lock while it computes. Let it sleep, or let a process do that.
     main_line               Look at {main_line}: outside of the loader, main was seen there most.
@@ -62,8 +62,8 @@ WORKERS: main waits for batches that they make: they compute, or wait
                             is read again{at_line}, or in a line above it (what takes long is seen when it is over).
     rows                    The {rows} samples of a batch are made one by one. Take them with one index for all, in
                             __getitems__, or with a BatchSampler as sampler and batch_size=None; then try num_workers=0.
-    reads                   {reads} of batches. Read only what a sample needs{at_line}: open a file once in each worker,
-                            index what you search, keep what is used again, or shuffle files, then samples within each.
+    reads                   {reads} of batches. Read only what a sample needs{at_line}: index what you search, keep what
+                            is used again, shuffle files, then samples within each, or store once what is made smaller.
     threads                 The workers' other threads use {threads:.1f} cores. Limit a library's threads in them:
                             OMP_NUM_THREADS=1 for the program, or its own function for that in worker_init_fn.
     OPTIONS
@@ -83,8 +83,8 @@ TURNS: they were seen waiting for a lock, or for a multiprocessing.Manager
     OPTIONS
 HOLD_UP: finished batches wait in the reorder buffer for a slow one
     OPTIONS
-    in_step                 {in_step} did most of the work: it is slow, or its part of a stream (divide that in another
-                            way), or one in {workers} batches (a table has their keys): take another num_workers.
+    in_step                 {in_step} did most of the work: it is slow, or it has the slow part of a stream (divide that
+                            differently). Or every {workers}th batch is slow: take another num_workers.
     -                       Make the slow samples cheaper{at_line}. A table has the slowest batches' keys and workers.
 PREFETCH: workers idle while main trains, then main waits for them
     passed
@@ -102,8 +102,8 @@ NO_WORKERS: num_workers=0: main makes every batch between two steps
     reads
     OPTIONS
     stream
-    -                       Workers make batches while main trains: worth it if that takes longer than moving them. A
-                            worker cannot have children, and must open itself what the dataset has open (files).
+    -                       Workers make batches while main trains: worth it if making one takes longer than moving
+                            it. Each must open files itself, and can have no children; nor may it use main's GPU.
     not waits               Make {slow} cheaper, or store once what is not random: workers share the {cores} cores.
 MOVING: getting batches from a worker to main, pinned or not, takes longer than making them
     beside
@@ -133,11 +133,11 @@ STARTUP: the first batch of each epoch is slow, or none came
     OPTIONS
     built                   The loader at {at} was built {built} times: build it once, with persistent_workers=True,
                             unless main changes the dataset in between (persistent workers keep their first copy).
-    restarts                persistent_workers=True starts the workers once, not in each of {epochs} epochs.
+    restarts                persistent_workers=True keeps workers, and their dataset as it was, for all {epochs} epochs.
     refills                 Look at what the dataset's own __iter__ does first{at_line}: if it fills a shuffle buffer,
                             or skips samples, let it give its first ones sooner. Persistent workers repeat it, too.
-    slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits (imports, open
-                            files). Else import late, and keep paths in the dataset, not data.
+    slowest_part & fork     In each worker {slowest_part} takes longest. Do in main what a fork inherits: imports, and
+                            tables read into memory. (Files and connections each worker must open itself.)
     slowest_part & not fork In each worker {slowest_part} takes longest. It unpickles the dataset (keep paths in it, not
                             many objects), and runs what is not behind `if __name__ == "__main__"` (import late).
 SHUTDOWN: a worker does not exit, or is still busy
@@ -202,7 +202,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     making, workers = measures.between(measures.tasks, "fetch_begin", "collate_end"), measures.num_workers
     usual = making.median().total
     rare = judgement.away.rare.length
-    rows = measures.config.get("batch_size") or 0
+    rows = (measures.config.get("batch_size") or 0) * bool(measures.config.get("one_by_one"))
     drawn = measures.main_in(MainTime.DRAWING)
     at_first = drawn.where(measures.events["task"][drawn.first] == 0).total
     busy, threads = cores.cores_are_the_limit(measures), cores.of_makers(measures, "cpu", "main_cpu")
@@ -212,7 +212,6 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "passed": culprits.passed_over(measures),
         "slowing": _times(culprits.slows(measures, "yielded", "asked")),
         "stream": measures.config.get("iterable") and not slows,
-        "rows": rows if rows >= BATCH and usual < QUICK * rows and not measures.config.get("iterable") else 0,
         "away": judgement.place if judgement.place in PLACES_AWAY[1:] else "",
         "rare": len(rare) and f"{len(rare)} of {len(measures.steps.length)}",
         "workers": workers,
@@ -222,7 +221,7 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
         "cores_busy": busy,
         "others": cores.crowded(measures),
         "threads": threads / max(1, making.total) * workers if busy and 2 * threads > cores.making(measures) else 0.0,
-        "waits": cores.making_waits(measures),
+        "waits": cores.making_waits(measures) and not busy,
         "sampler": measures.config.get("sampler", ""),
         "one_draw": len(drawn.length) > 2 * measures.epochs and at_first > AT_FIRST * drawn.total,
         "batches": measures.batches,
@@ -232,8 +231,9 @@ def facts(measures: Measures, judgement: Judgement) -> dict[str, Any]:
     alone = workers > 1 and max(worked) > ALONE * sum(worked)
     known["in_step"] = f"Worker {worked.index(max(worked))}" if alone else ""
     known |= _of_batches(measures) | _of_lines(measures, judgement.away.seen) | _of_start_and_end(measures, usual)
-    known["only_waits"] = known["waits"] and not (known["few"] or known["reads"])
-    known["cores_left"] = not any(map(known.get, ("waits", "cores_busy", "others", "rows", "reads", "slows", "few")))
+    known["rows"] = rows if rows >= BATCH and usual < QUICK * rows and not known["collate_fn"] else 0
+    known["only_waits"] = known["waits"] and not known["few"]
+    known["cores_left"] = not any(map(known.get, ("waits", "cores_busy", "others", "rows", "slows", "few")))
     return known
 
 
@@ -300,7 +300,7 @@ def _of_start_and_end(measures: Measures, usual: float) -> dict[str, Any]:
         "slowest_part": part,
         "fork": measures.config.get("start_method") == "fork",
         "unread": unread,
-        "ends_last": "" if unread or (often and not exits) else slowest_step(measures),
+        "ends_last": "" if unread or (early and not exits) else slowest_step(measures),
         "exits_at": f" (at {exits.place})" if exits else "",
     }
 

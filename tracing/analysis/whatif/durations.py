@@ -28,6 +28,7 @@ from minidl.events import NO_WORKER, Kind, Queue
 from tracing.analysis.measure import cores
 from tracing.analysis.measure.culprits import contents
 from tracing.analysis.measure.measures import Measures, epoch_ids
+from tracing.analysis.measure.waited import epochs_ended
 from tracing.trace.thread_activity import MainTime
 
 SECOND = 1e9  # ns
@@ -127,7 +128,7 @@ class Durations:
 
     def _note_workers(self, measures: Measures) -> None:
         """How they start and end."""
-        tasks, started = measures.tasks, sum(each.num_workers for each in measures.iterators)
+        started = sum(each.num_workers for each in measures.iterators)
         begins = measures.first_batches["fetch_begin"]
         used = measures.events["value"][measures.positions(begins, "fetch_begin")]  # of CPU, before its first batch
         # From the start of its process until it waits for its first task; before that, main's time for each.
@@ -138,9 +139,7 @@ class Durations:
         self.preparing_cpu = min(_median(used), preparing)
         self.preparing_wait = max(0.0, preparing - crowded * self.preparing_cpu)
         self.stopping = measures.spent[MainTime.SHUTDOWN] / SECOND / max(1, started)  # main's time for each
-        owed = (tasks["index_put"] >= 0) & (tasks["yielded"] < 0) & (tasks["stream_end"] < 0)
-        # Epochs that main left before their end: persistent workers, too, must finish what they make.
-        self.left = len(np.unique(epoch_ids(tasks)[owed]))
+        self.left = measures.epochs - epochs_ended(measures)  # persistent workers, too, must finish what they make
 
     def but(self, **others: Any) -> Durations:
         """The same, with other values for some."""

@@ -148,7 +148,8 @@ class Replays:
             return Change(f"{words} should help (how much cannot be said: {unsure}).", new, None)
         before, after = self.batches / self.taken(self.was), self.batches / self.taken(setting)
         rates = f"replayed: {before:,.1f} → {after:,.1f} batches a second; `whatif` tries more"
-        return Change(f"{words} should save about {duration(saves)} ({rates}).", new, saves)
+        about = "at most" if self.measures.config.get("cuda") else "about"  # main may wait for it in the loader, too
+        return Change(f"{words} should save {about} {duration(saves)} ({rates}).", new, saves)
 
     def _unsure(self, setting: Setting, share: float) -> str:
         """Why it cannot be said how much this saves; empty if it can."""
@@ -165,8 +166,8 @@ class Replays:
     def _why(self, setting: Setting) -> str:
         """Why that helps, for the middle of a sentence."""
         whys = {
-            "persistent_workers": f" starts the workers once, not in each of {self.times.epochs} epochs, which",
-            "prefetch_factor": ": batches made ahead cover longer bursts (and that many more take up memory), which",
+            "persistent_workers": f" keeps workers, and their dataset as it was, for {self.times.epochs} epochs, which",
+            "prefetch_factor": ": more batches made ahead (in memory, too) bridge longer bursts, which",
             "in_order": ", if the order of batches need not be the same in every run:",
         }
         if why := whys.get(self.changed(setting)):
