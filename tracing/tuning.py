@@ -34,7 +34,8 @@ from tracing.recording.own_files import say
 
 BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an epoch that is shorter
 SECONDS = 10.0  # that each setting is tried for, at most
-MORE, MOST = 4, 32  # settings tried besides no workers and the recorded one; workers, while twice as many are faster
+# Settings tried besides no workers and the recorded one; workers, while twice as many are faster; bytes that they use.
+MORE, MOST, ROOM = 4, 32, 2 << 30
 BUSY = 0.7  # of all cores' time: then steps waited for cores that workers had
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.EPOCH_BEGIN, events.YIELDED, events.ASKED, events.EPOCH_END)
@@ -174,9 +175,9 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
                     each.measured, each.memory = _measure(_copy(loader, each), trained, seconds)
                 except Exception as error:  # of the dataset, say: another setting may do
                     found.note = f"{each.options}: {where_raised(error)}"
-                # One worker may be no faster than none, and two be.
+                # One worker may be no faster than none, and two be. For twice as many there must be memory, too.
                 climbs = each.num_workers == 1 or 0 < each.measured == max(trial.measured for trial in found.trials)
-                if climbs and each is found.trials[-1] and 0 < each.num_workers < most:
+                if climbs and each is found.trials[-1] and 0 < each.num_workers < most and each.memory < ROOM:
                     found.trials.append(Trial(min(2 * each.num_workers, most), each.prefetch_factor, None))
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"

@@ -333,7 +333,7 @@ def test_nothing_is_promised_where_other_programs_have_the_cores(idle: float, nu
     samples["busy"], samples["idle"] = 2 * (1 - idle) * span, 2 * idle * span
     fmt.samples_file(fmt.events_files(trace.path)[0]).write_bytes(samples.tobytes())
     (loader,) = tracing.report(trace).loaders
-    crowded = loader.next[-1].startswith("Other programs use 1.9 of the 2 cores")
+    crowded = loader.next[-1].startswith("Other programs, or other ranks, use 1.9 of the 2 cores")
     assert crowded == (idle < 0.5) and bool(loader.promises) == (idle > 0.5 and num_workers > 0)
 
 

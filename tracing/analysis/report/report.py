@@ -37,8 +37,8 @@ from tracing.trace.trace import Trace
 from tracing.trace.words import GLOSSES, STAGES, command, duration, seconds, wrap
 
 CROWD = (
-    "Other programs use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, so no number is "
-    "promised. Record again when they are idle."
+    "Other programs, or other ranks, use {others:.1f} of the {cores} cores: what looks like waiting may be for a core, "
+    "so no number is promised. Record again when they are idle."
 )
 
 
