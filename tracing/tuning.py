@@ -18,10 +18,10 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,6 @@ BATCHES, FEWEST = 100, 10  # that show what the training step takes, and in an e
 SECONDS = 10.0  # that each setting is tried for, at most
 # Settings tried besides no workers and the recorded one; workers, while twice as many are faster; bytes that they use.
 MORE, MOST, ROOM = 4, 32, 2 << 30
-BUSY = 0.7  # of all cores' time: then steps waited for cores that workers had
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
 WATCHED = (events.LOADER, events.EPOCH_BEGIN, events.YIELDED, events.ASKED, events.EPOCH_END)
 
@@ -87,18 +86,17 @@ class Tuning:
 
 
 class Steps:
-    """The recorder in use, which also notes how long each training step of this thread takes (ns), how long it
-    computes, and how long other threads do meanwhile: of the loader that is the first to have had enough of them."""
+    """The recorder in use, which also notes how long each training step of this thread takes."""
 
-    def __init__(self, enough: Callable[[Steps], None], batches: int = BATCHES) -> None:
-        """`enough` is called once, in `next()`, after training on this many batches of a loader, or its epochs."""
+    def __init__(self, enough: Callable[[Any], None], batches: int = BATCHES) -> None:
+        """`enough` is called once, in `next()`, after training on this many batches of a loader, or its epochs: with
+        its loop, or that of another one that has waited longer for batches."""
         self.recorder: Any = events.installed()
         self.owner = os.getpid(), threading.get_ident()
-        self.done, self.number, self.loader, self.times = False, -1, None, list[tuple[int, ...]]()
-        self.cores = linux.cores()  # busy, and idle, since the machine started (ns): when the loader came
-        self._enough, self._batches = enough, batches
-        # By the number of a loader: itself, its times and cores; since when a step goes on.
-        self._loops, self._since = dict[int, Any](), dict[int, tuple[int, ...]]()
+        # number of a loader -> the loader, the line that iterates it, its last event, how long it waited for batches
+        # (ns), and of each step how long it took (ns), how long this thread computed, and how long others did
+        self.loops: dict[int, Any] = {}
+        self._enough, self._batches, self.done = enough, batches, False
         events.install(self.record)
         os.register_at_fork(before=self.stop, after_in_parent=self._go_on)
 
@@ -107,27 +105,28 @@ class Steps:
 
     def record(self, kind: int, epoch_id: int, task: int, worker: int, queue: int, value: int, text: object) -> None:
         mine = kind in WATCHED and self.owner == (os.getpid(), threading.get_ident())
-        if mine and kind == events.ASKED and (torch := sys.modules["torch"]).cuda.is_initialized():
-            torch.cuda.synchronize()  # the step has only begun what it does there
+        if mine and kind == events.ASKED and sys.modules["torch"].cuda.is_initialized():
+            sys.modules["torch"].cuda.synchronize()  # the step has only begun what it does there
         now = _clocks()
         self.recorder(kind, epoch_id, task, worker, queue, value, text)
-        if mine:
-            self._take(kind, epoch_id >> 32, now, text)
+        number = epoch_id >> 32
+        if mine and kind == events.LOADER and number not in self.loops:
+            loop = {"number": number, "loader": text, "where": line_of_program(), "last": (kind, now)}
+            self.loops[number] = SimpleNamespace(**loop, waited=0, times=[])
+        elif mine and number in self.loops:
+            self._take(self.loops[number], kind, now)
 
-    def _take(self, kind: int, number: int, now: tuple[int, ...], text: object) -> None:
-        since = self._since.pop(number, None)
-        if kind == events.LOADER:
-            self._loops.setdefault(number, (text, [], linux.cores()))
-        elif kind == events.YIELDED:
-            self._since[number] = now
-        elif kind != events.EPOCH_BEGIN and number in self._loops:
-            self.number, (self.loader, self.times, self.cores) = number, self._loops[number]
-            if since is not None:
-                self.times.append(tuple(after - before for after, before in zip(now, since, strict=True)))
-            if len(self.times) >= self._batches or (kind == events.EPOCH_END and len(self.times) >= FEWEST):
-                self.stop()
-                self.done = True
-                self._enough(self)
+    def _take(self, loop: Any, kind: int, now: tuple[int, ...]) -> None:
+        (before, then), loop.last = loop.last, (kind, now)
+        loop.waited += (now[0] - then[0]) * (kind == events.YIELDED)
+        if before == events.YIELDED and kind == events.ASKED:
+            loop.times.append(np.subtract(now, then))
+        # A validation is not what a short epoch is tried for.
+        short = kind == events.EPOCH_END and len(loop.times) >= FEWEST and sys.modules["torch"].is_grad_enabled()
+        if short or len(loop.times) >= self._batches:
+            self.stop()
+            self.done = True
+            self._enough(max(self.loops.values(), key=lambda each: (len(each.times) >= FEWEST, each.waited)))
 
     def stop(self) -> None:
         """Get out of the way; also called before a fork."""
@@ -145,32 +144,29 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace")
         with as_they_were(loader), tracing.record(path):
-            steps = Steps(lambda steps: None, batches)
+            steps = Steps(lambda loop: None, batches)
             for _, batch in zip(range(batches + 1), _copy(loader, loader), strict=False):
                 step(batch)
             steps.stop()
-        return try_settings(steps, loader, path, seconds)
+        return try_settings(next(iter(steps.loops.values())), path, seconds)
 
 
-def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuning:
+def try_settings(loop: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
-    found, (busy, idle) = Tuning([]), np.subtract(linux.cores(), steps.cores)
-    times = np.array(steps.times[len(steps.times) // 10 :] or [(0, 0, 0)])  # without the first: they compile, say
+    found, loader = Tuning([]), loop.loader
+    times = np.array(loop.times[len(loop.times) // 10 :] or [(0, 0, 0)])  # without the first: they compile, say
     times[:, 2] *= times[:, 2].sum() > times[:, 0].sum() / 4  # else these are not torch's threads
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
     quick = np.quantile(times, 0.25, axis=0) / np.maximum(np.median(times, axis=0), 1)
     if times[:, 0].sum() > seconds / 2 * 1e9:  # in this time not all of them would have their turn
         times = times.mean(axis=0, keepdims=True)
-    alone = times * quick if loader.num_workers and busy > BUSY * (busy + idle) else times
-    previous = events.install(None)  # the trials are not part of the recording
-    with as_they_were(loader), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than there are cores
+    with as_they_were(loader):
         try:
-            found.trials, most = _settings(loader, trace, steps.number)
+            found.trials, most, strained = _settings(loader, trace, loop.number)
             for each in found.trials:
                 say(f"tracing: trying {each.options}")
-                trained = times if each.num_workers else alone
+                trained = times * quick if strained and not each.num_workers else times
                 try:
                     each.measured, each.memory = _measure(_copy(loader, each), trained, seconds)
                 except Exception as error:  # of the dataset, say: another setting may do
@@ -181,18 +177,16 @@ def try_settings(steps: Steps, loader: Any, trace: Path, seconds: float) -> Tuni
                     found.trials.append(Trial(min(2 * each.num_workers, most), each.prefetch_factor, None))
         except KeyboardInterrupt:
             found.note = "Ctrl-C ended the trials"
-        finally:
-            events.install(previous)
     return found
 
 
-def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
+def in_the_script(loop: Any, recording: Any, ends: bool) -> None:
     """For `run --try`: in the middle of the script's loop, on stderr, since stdout is the script's. Then the script
     goes on, or `ends`."""
     recording.stop()  # what follows is not the script's
-    say(f"tracing: {len(steps.times)} training steps at {line_of_program()} are recorded; now other settings are tried")
+    say(f"tracing: {len(loop.times)} training steps at {loop.where} are recorded; now other settings are tried")
     try:
-        found = try_settings(steps, steps.loader, recording.path, SECONDS)
+        found = try_settings(loop, recording.path, SECONDS)
         say(f"tracing: {found}".replace("\n", "\n         "))
         if found.note.startswith("Ctrl-C"):  # which the script's own workers have got, too
             raise KeyboardInterrupt
@@ -202,31 +196,39 @@ def in_the_script(steps: Steps, recording: Any, ends: bool) -> None:
         sys.exit(0)
 
 
-def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int]:
-    """No workers, as it is, and the best for each number of them that a replay finds good; and how many may be tried.
-    (Of a stream no more than recorded, since it is not known whether each worker would read its share: unless the
-    program asks which worker it is, and the trace does not show that each reads all.)"""
-    was, drawing = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader)
+def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int, bool]:
+    """No workers, as it is, and the best for each number of them that a replay finds good; how many may be tried; and
+    whether the workers had the cores. (Of a stream no more than recorded, since it is not known whether each worker
+    would read its share: unless the program asks which worker it is, and the trace does not show that each reads
+    all.)"""
+    was, drawing, strained = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader), False
     rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2)}
     with contextlib.suppress(ValueError, tracing.TraceError):
-        rows = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8), loader=number).rows
-        rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in rows}
-    climbs = len({workers for workers, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"])
+        found = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8), loader=number)
+        rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in found.rows}
+        strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # most of the time
+    most = MOST if len({n for n, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"]) else 0
     fastest = sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}"))  # of equal ones, the cheapest first
     best_of = {each[0]: each for each in reversed(fastest)}  # for each number of workers
     chosen = {(0, 2), was, *[each for each in fastest if each[0] and each == best_of[each[0]]][:MORE]}
-    return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], MOST if climbs else 0
+    return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], most, strained
 
 
 def _copy(loader: Any, setting: Any) -> Any:
     """With the number of workers, and what each makes ahead, of a Trial or a loader."""
-    other = copy.copy(loader)
-    # Into its __dict__: once constructed, a loader no longer takes some of these.
-    # And with a dataset of its own: what one opens in main, the script's next workers would share.
-    other.__dict__.update(num_workers=setting.num_workers, prefetch_factor=setting.prefetch_factor, _iterator=None)
-    other.__dict__["dataset"] = copy.copy(loader.dataset)
-    if not setting.num_workers:  # then it takes nothing that needs them
-        other.__dict__.update(prefetch_factor=None, persistent_workers=False, timeout=0)
+    other, data = copy.copy(loader), copy.copy(loader.dataset)
+    # Of its own are what the dataset opens, which the script's next workers would share, and what draws.
+    own = getattr(data, "__dict__", {})
+    own.update({name: copy.deepcopy(each) for name, each in own.items() if "random" in type(each).__module__})
+    parts = copy.deepcopy(
+        {"sampler": loader.sampler, "batch_sampler": loader.batch_sampler}, {id(loader.dataset): data}
+    )
+    # Not the script's iterator: some classes keep one, and end it when they are gone.
+    parts |= {name: None for name, each in vars(loader).items() if hasattr(each, "__next__")}
+    parts |= {"dataset": data, "num_workers": setting.num_workers, "prefetch_factor": setting.prefetch_factor}
+    parts |= {} if setting.num_workers else {"prefetch_factor": None, "persistent_workers": False, "timeout": 0}
+    parts["check_worker_number_rationality"] = lambda: None  # no warning of more workers than cores
+    other.__dict__.update(parts)  # so, since a loader that is constructed no longer takes some of these
     return other
 
 
@@ -240,20 +242,24 @@ def _measure(loader: Any, steps: np.ndarray, seconds: float) -> tuple[float, int
     while ended and time.perf_counter() < begin + seconds:
         # Not by `iter`: some classes keep the iterator of the script.
         iterator, ended, before = torch.utils.data.DataLoader.__iter__(loader), False, batches
-        for _ in iterator:
-            batches += 1
-            first = time.perf_counter() if batches == 1 else first
-            if batches == 2 * loader.num_workers:  # by now its queues are full
-                memory = sum(linux.memory(worker.pid) for worker in getattr(iterator, "_workers", []))
-            _train(*steps[batches % len(steps)])
-            if time.perf_counter() > first + seconds:
-                break
-        else:
-            ended, rate = batches > before, batches / (time.perf_counter() - begin) * (not loader.persistent_workers)
+        try:
+            for _ in iterator:
+                batches += 1
+                first = time.perf_counter() if batches == 1 else first
+                if batches == 2 * loader.num_workers:  # by now its queues are full
+                    memory = sum(linux.memory(worker.pid) for worker in getattr(iterator, "_workers", []))
+                _train(*steps[batches % len(steps)])
+                if time.perf_counter() > first + seconds and batches > 1:
+                    break
+            else:
+                ended = batches > before
+                rate = batches / (time.perf_counter() - begin) * (not loader.persistent_workers)
+        except Exception:
+            if batches < FEWEST:
+                raise
     if not batches:
         raise ValueError("no batch came: can the dataset be loaded only once?")
-    since, counted = (first, batches - 1) if batches > 1 else (begin, batches)
-    return rate or counted / (time.perf_counter() - since), memory
+    return rate or (batches - 1) / (time.perf_counter() - first), memory
 
 
 def _clocks() -> tuple[int, ...]:
@@ -266,11 +272,10 @@ def _train(took: float, computed: float, beside: float) -> None:
     """For `took` ns, `computed` of them on a core. If torch's own threads compute beside this one, they do so here."""
     import torch
 
-    begin, mine, others = _clocks()
-    small = torch.ones(1 << 12)
-    large = torch.ones(1 << 15, torch.get_num_threads()) if beside else small  # a part for each thread
-    while (now := _clocks())[1] < mine + computed:
-        (large if now[2] < others + beside else small).neg_()
+    begin, mine, _ = _clocks()
+    values = torch.ones(1 << 15, torch.get_num_threads()) if beside else torch.ones(1 << 12)  # a part for each thread
+    while time.thread_time_ns() < mine + computed:
+        values.neg_()
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
 

@@ -99,7 +99,7 @@ def test_a_dataset_that_can_be_loaded_only_once_is_said_to_be_one() -> None:
 
 
 def test_ctrl_c_ends_it_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    took: list[float] = []
+    took, settings = list[float](), tuning._settings
 
     def train(*step: float) -> None:
         took.append(step[0])
@@ -107,7 +107,8 @@ def test_ctrl_c_ends_it_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> N
             raise KeyboardInterrupt
 
     monkeypatch.setattr(tuning, "_train", train)
-    monkeypatch.setattr(tuning, "BUSY", -1)  # without workers a step takes as long as a quick one then
+    # The workers have all cores: without workers a step takes as long as a quick one then.
+    monkeypatch.setattr(tuning, "_settings", lambda *args: (*settings(*args)[:2], True))
     steps = itertools.cycle([0.0, 0.03])
     found = tracing.tune(loader_of(minidl, SLOW), lambda batch: time.sleep(next(steps)), seconds=0.4)
     assert took[0] < 0.01e9 < took[-1]
