@@ -220,9 +220,7 @@ def _copy(loader: Any, setting: Any) -> Any:
     # Of its own are what the dataset opens, which the script's next workers would share, and what draws.
     own = getattr(data, "__dict__", {})
     own.update({name: copy.deepcopy(each) for name, each in own.items() if "random" in type(each).__module__})
-    parts = copy.deepcopy(
-        {"sampler": loader.sampler, "batch_sampler": loader.batch_sampler}, {id(loader.dataset): data}
-    )
+    parts = {of: copy.deepcopy(getattr(loader, of), {id(loader.dataset): data}) for of in ("sampler", "batch_sampler")}
     # Not the script's iterator: some classes keep one, and end it when they are gone.
     parts |= {name: None for name, each in vars(loader).items() if hasattr(each, "__next__")}
     parts |= {"dataset": data, "num_workers": setting.num_workers, "prefetch_factor": setting.prefetch_factor}
