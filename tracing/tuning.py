@@ -158,7 +158,7 @@ def try_settings(loop: Any, trace: Path, seconds: float) -> Tuning:
     times[:, 2] *= times[:, 2].sum() > times[:, 0].sum() / 4  # else these are not torch's threads
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
-    quick = np.quantile(times, 0.25, axis=0) / np.maximum(np.median(times, axis=0), 1)
+    quick = np.quantile(times, 0.25, axis=0) / np.maximum(times.mean(axis=0), 1)
     if times[:, 0].sum() > seconds / 2 * 1e9:  # in this time not all of them would have their turn
         times = times.mean(axis=0, keepdims=True)
     with as_they_were(loader):
@@ -204,11 +204,12 @@ def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int, 
     was, drawing, strained = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader), False
     rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2)}
     with contextlib.suppress(ValueError, tracing.TraceError):
-        found = tracing.whatif(tracing.load(trace), prefetch_factor=(2, 4, 8), loader=number)
+        found = tracing.whatif(tracing.load(trace), prefetch_factor={2, 4, 8, was[1]}, loader=number)
         rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in found.rows}
         strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # most of the time
     most = MOST if len({n for n, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"]) else 0
-    fastest = sorted(rates, key=lambda each: -float(f"{rates[each] or 0:.2g}"))  # of equal ones, the cheapest first
+    # Of equal ones, first what is made ahead now, then the cheapest.
+    fastest = sorted(rates, key=lambda each: (-float(f"{rates[each] or 0:.2g}"), each[1] != was[1]))
     best_of = {each[0]: each for each in reversed(fastest)}  # for each number of workers
     chosen = {(0, 2), was, *[each for each in fastest if each[0] and each == best_of[each[0]]][:MORE]}
     return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], most, strained
