@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -37,6 +38,7 @@ SECONDS = 10.0  # that each setting is tried for, at most
 # Settings tried besides no workers and the recorded one; workers, while twice as many are faster; bytes that they use.
 MORE, MOST, ROOM = 4, 32, 2 << 30
 AS_GOOD = 0.98  # of the fastest: then the setting with the fewest workers is the best
+DRAW = ("sampler", "batch_sampler", "generator")  # of a loader
 WATCHED = (events.LOADER, events.EPOCH_BEGIN, events.YIELDED, events.ASKED, events.EPOCH_END)
 
 
@@ -107,7 +109,7 @@ class Steps:
         mine = kind in WATCHED and self.owner == (os.getpid(), threading.get_ident())
         if mine and kind == events.ASKED and sys.modules["torch"].cuda.is_initialized():
             sys.modules["torch"].cuda.synchronize()  # the step has only begun what it does there
-        now = _clocks()
+        now = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
         self.recorder(kind, epoch_id, task, worker, queue, value, text)
         number = epoch_id >> 32
         if mine and kind == events.LOADER and number not in self.loops:
@@ -143,7 +145,7 @@ def tune(loader: Any, step: Callable[[Any], object], *, batches: int = BATCHES, 
     of it, each for at most `seconds`. Random states are put back. Ctrl-C ends it with what is known."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace")
-        with as_they_were(loader), tracing.record(path):
+        with as_they_were(), tracing.record(path):
             steps = Steps(lambda loop: None, batches)
             for _, batch in zip(range(batches + 1), _copy(loader, loader), strict=False):
                 step(batch)
@@ -155,13 +157,14 @@ def try_settings(loop: Any, trace: Path, seconds: float) -> Tuning:
     """Try those that a replay of the trace finds good, with these training steps."""
     found, loader = Tuning([]), loop.loader
     times = np.array(loop.times[len(loop.times) // 10 :] or [(0, 0, 0)])  # without the first: they compile, say
+    times[:, 2] -= times[:, 1]
     times[:, 2] *= times[:, 2].sum() > times[:, 0].sum() / 4  # else these are not torch's threads
     # Where workers had the cores, steps waited for one, and torch's threads computed while they waited for each other:
     # without workers they take as long as the quick ones did.
     quick = np.quantile(times, 0.25, axis=0) / np.maximum(times.mean(axis=0), 1)
     if times[:, 0].sum() > seconds / 2 * 1e9:  # in this time not all of them would have their turn
         times = times.mean(axis=0, keepdims=True)
-    with as_they_were(loader):
+    with as_they_were():
         try:
             found.trials, most, strained = _settings(loader, trace, loop.number)
             for each in found.trials:
@@ -201,15 +204,13 @@ def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int, 
     whether the workers had the cores. (Of a stream no more than recorded, since it is not known whether each worker
     would read its share: unless the program asks which worker it is, and the trace does not show that each reads
     all.)"""
-    was, drawing, strained = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader), False
-    rates: dict[tuple[int, int], float | None] = {(n, 2): None for n in (1, 2)}
-    with contextlib.suppress(ValueError, tracing.TraceError):
-        found = tracing.whatif(tracing.load(trace), prefetch_factor={2, 4, 8, was[1]}, loader=number)
-        rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in found.rows}
-        strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # most of the time
+    was, drawing = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader)
+    found = tracing.whatif(tracing.load(trace), prefetch_factor={2, 4, 8, was[1]}, loader=number)
+    rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in found.rows}
+    strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # most of the time
     most = MOST if len({n for n, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"]) else 0
     # Of equal ones, first what is made ahead now, then the cheapest.
-    fastest = sorted(rates, key=lambda each: (-float(f"{rates[each] or 0:.2g}"), each[1] != was[1]))
+    fastest = sorted(rates, key=lambda each: (-float(f"{rates[each]:.2g}"), each[1] != was[1]))
     best_of = {each[0]: each for each in reversed(fastest)}  # for each number of workers
     chosen = {(0, 2), was, *[each for each in fastest if each[0] and each == best_of[each[0]]][:MORE]}
     return [Trial(*each, rates.get(each), recorded=each == was) for each in sorted(chosen)], most, strained
@@ -221,7 +222,7 @@ def _copy(loader: Any, setting: Any) -> Any:
     # Of its own are what the dataset opens, which the script's next workers would share, and what draws.
     own = getattr(data, "__dict__", {})
     own.update({name: copy.deepcopy(each) for name, each in own.items() if "random" in type(each).__module__})
-    parts = {of: copy.deepcopy(getattr(loader, of), {id(loader.dataset): data}) for of in ("sampler", "batch_sampler")}
+    parts = {of: copy.deepcopy(getattr(loader, of), {id(loader.dataset): data}) for of in DRAW}
     # Not the script's iterator: some classes keep one, and end it when they are gone.
     parts |= {name: None for name, each in vars(loader).items() if hasattr(each, "__next__")}
     parts |= {"dataset": data, "num_workers": setting.num_workers, "prefetch_factor": setting.prefetch_factor}
@@ -261,27 +262,23 @@ def _measure(loader: Any, steps: np.ndarray, seconds: float) -> tuple[float, int
     return rate or (batches - 1) / (time.perf_counter() - first), memory
 
 
-def _clocks() -> tuple[int, ...]:
-    """The time, how long this thread has computed, and how long the others of this process have (ns)."""
-    mine = time.thread_time_ns()
-    return time.perf_counter_ns(), mine, time.process_time_ns() - mine
-
-
 def _train(took: float, computed: float, beside: float) -> None:
     """For `took` ns, `computed` of them on a core. If torch's own threads compute beside this one, they do so here."""
     import torch
 
-    begin, mine, _ = _clocks()
+    begin, mine = time.perf_counter_ns(), time.thread_time_ns()
     values = torch.ones(1 << 15, torch.get_num_threads()) if beside else torch.ones(1 << 12)  # a part for each thread
     while time.thread_time_ns() < mine + computed:
         values.neg_()
     time.sleep(max(0.0, (begin + took - time.perf_counter_ns()) / 1e9))
 
 
-def as_they_were(loader: Any) -> contextlib.ExitStack:
-    """At its end random states are restored, including those of generators given to the loader and its samplers."""
-    from minidl.stateful.sampler import Generators
+def as_they_were() -> contextlib.ExitStack:
+    """At its end, the random states of the process are restored."""
+    import torch
 
-    stack, generators = contextlib.ExitStack(), Generators(loader)
-    stack.callback(generators.put_back, generators.read())
+    stack = contextlib.ExitStack()
+    stack.enter_context(torch.random.fork_rng(devices=[]))
+    stack.callback(random.setstate, random.getstate())
+    stack.callback(np.random.set_state, np.random.get_state())
     return stack
