@@ -48,7 +48,7 @@ class Trial:
 
     num_workers: int
     prefetch_factor: int  # without workers, it means nothing
-    promised: float | None  # batches a second, by the replay; None: it could not be replayed
+    promised: float | None  # batches a second, by the replay; None: it was not replayed
     measured: float = 0.0  # batches a second
     memory: int = 0  # bytes of all workers; what several share is counted once
     recorded: bool = False
@@ -207,7 +207,7 @@ def _settings(loader: Any, trace: Path, number: int) -> tuple[list[Trial], int, 
     was, drawing = (loader.num_workers, loader.prefetch_factor or 2), drawing_of(loader)
     found = tracing.whatif(tracing.load(trace), prefetch_factor={2, 4, 8, was[1]}, loader=number)
     rates = {(row.setting.num_workers, row.setting.prefetch_factor): row.batches_per_second for row in found.rows}
-    strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # most of the time
+    strained = was[0] > 0 and found.recorded.busy > 0.7 * found.cores  # nearly all of them
     most = MOST if len({n for n, _ in rates}) > 1 and drawing.get("asks_worker", drawing["dataset_size"]) else 0
     # Of equal ones, first what is made ahead now, then the cheapest.
     fastest = sorted(rates, key=lambda each: (-float(f"{rates[each]:.2g}"), each[1] != was[1]))

@@ -96,7 +96,7 @@ def run_script(
         try:
             print_findings(recording, stderr, tried=steps is not None and steps.done)
             if steps is not None and not steps.done:
-                say("tracing: nothing else was tried: that needs ten training steps in the main thread of this process")
+                say("tracing: nothing else was tried: it needs 100 steps, or an epoch of ten, in the main thread")
         finally:
             gc.unfreeze()
     return status

@@ -42,6 +42,7 @@ def configuration(loader: Any) -> dict[str, Any]:
         "dataset": type(loader.dataset).__name__,
         "iterated_at": line_of_program(),
         "iterable": bool(getattr(loader, "_dataset_kind", 0)),  # its dataset: workers must share it out themselves
+        # Whether the dataset makes each sample of a batch by itself.
         "one_by_one": not (getattr(loader, "_dataset_kind", 0) or hasattr(type(loader.dataset), "__getitems__")),
         "cuda": sys.modules["torch"].cuda.is_initialized(),  # then a training step may go on while main loads
         "sampler": type(getattr(loader._index_sampler, "sampler", loader._index_sampler)).__name__,
